@@ -1,0 +1,1 @@
+"""A model that answers every question with its first option."""

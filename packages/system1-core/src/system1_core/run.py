@@ -1,0 +1,133 @@
+"""One server process: bind, load, serve, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from system1_core.auth import load_keys
+from system1_core.config import ServeConfig
+from system1_core.engines import Engines, build
+from system1_core.errors import ConfigError
+from system1_core.metrics import Metrics
+from system1_core.plugins import Plugins
+from system1_core.server import Service, make_app
+
+logger = logging.getLogger("system1")
+
+# The SDKs keep idle connections for 30 s: close later than they do, or they meet a reset.
+KEEP_ALIVE_S = 75
+
+
+class DrainingServer(uvicorn.Server):
+    """Answers 503 to new requests after SIGTERM, finishes the admitted ones, then exits."""
+
+    def __init__(self, service: Service) -> None:
+        config = service.config
+        super().__init__(
+            uvicorn.Config(
+                make_app(service),
+                host=config.host,
+                port=config.port,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                timeout_keep_alive=KEEP_ALIVE_S,
+                backlog=2048,
+                ws="none",
+            )
+        )
+        self._service = service
+        self._drain: asyncio.Task[None] | None = None
+        self.error: Exception | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First signal: drain. Second: leave at once."""
+        if self._service.engines.draining:
+            super().handle_exit(sig, frame)
+            return
+        self._service.engines.draining = True
+        self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def _begin_drain(self) -> None:
+        self._drain = self._loop.create_task(self._drained())
+
+    async def _drained(self) -> None:
+        metrics = self._service.metrics
+        deadline = self._loop.time() + self._service.config.drain_timeout_s
+        logger.info("draining: no new requests, %d to finish", metrics.num_in_flight)
+        while metrics.num_in_flight and self._loop.time() < deadline:
+            await asyncio.sleep(0.05)
+        self.should_exit = True
+
+    async def serve_all(self) -> None:
+        """Bind, load in the background while /health says "loading", serve until told to stop."""
+        self._loop = asyncio.get_running_loop()
+        loading = asyncio.create_task(self._load())
+        try:
+            await self.serve()
+        finally:
+            loading.cancel()
+            await asyncio.gather(loading, return_exceptions=True)
+            await self._service.engines.close()
+
+    async def _load(self) -> None:
+        try:
+            await self._service.engines.start()
+        except Exception as error:
+            self.error = error
+            self.should_exit = True
+            return
+        host, port = self._service.config.host, self.bound_port
+        names = ", ".join(engine.name for engine in self._service.engines.all)
+        shown = f"[{host}]" if ":" in host else host
+        logger.info("serving %s on http://%s:%d", names, shown, port)
+
+    @property
+    def engines(self) -> Engines:
+        """What is served."""
+        return self._service.engines
+
+    @property
+    def bound_port(self) -> int:
+        """The port listened on, also when the configuration said 0."""
+        for server in getattr(self, "servers", ()):
+            for socket in server.sockets:
+                return int(socket.getsockname()[1])
+        return self._service.config.port
+
+
+def serve(config: ServeConfig, plugins: Plugins) -> None:
+    """Serve until a signal; raises what made loading fail, ConfigError when the port is taken."""
+    metrics = Metrics()
+    service = Service(
+        engines=build(config, plugins, metrics),
+        config=config,
+        keys=load_keys(config.api_key_file),
+        metrics=metrics,
+    )
+    server = DrainingServer(service)
+    try:
+        with asyncio.Runner(loop_factory=_new_event_loop()) as runner:
+            runner.run(server.serve_all())
+    except SystemExit:
+        raise ConfigError(f"cannot listen on {config.host}:{config.port}: see above") from None
+    except KeyboardInterrupt:
+        pass
+    if server.error is not None:
+        raise server.error
+
+
+def _new_event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed (it has no Windows build), else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,1 @@
+"""The wire: bytes to requests, results to bytes."""
