@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 import system1_core
 from fakes import FakePlugin, Zeros, family, plugins
-from system1_core import Replacement, hookimpl
+from system1_core import Checkpoint, Replacement, hookimpl
 from system1_core.config import ServeConfig
 from system1_core.engines import build
 from system1_core.errors import ConfigError, PluginError
@@ -90,6 +90,20 @@ def test_several_of_one_rank_are_listed():
 def test_a_rank_of_zero_is_never_the_default():
     with pytest.raises(ConfigError, match="name one: zeros"):
         plugins(family(default_rank=0)).default_family()
+
+
+def test_pull_takes_families_aliases_and_checkpoints():
+    pin = Checkpoint(name="base", repo="a/b", revision="0" * 40, patterns=["*"])
+    found = plugins(family(checkpoints=[pin], aliases=("nil",)))
+    for name in ("zeros", "nil", "base"):
+        assert found.pullable(name)[1] == ["base"]
+    with pytest.raises(ConfigError, match="no installed model family"):
+        found.pullable("other")
+
+
+def test_what_needs_no_download_says_so():
+    with pytest.raises(ConfigError, match="nothing to pull"):
+        plugins(family()).pullable("zeros")
 
 
 class FasterExecutor:

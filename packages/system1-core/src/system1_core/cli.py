@@ -206,7 +206,7 @@ def list_plugins() -> None:
 
 @app.command()
 def pull(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Models to fetch.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Models, or single checkpoints.")],
     offline: Annotated[bool, typer.Option(help="Only verify what is here.")] = False,
 ) -> None:
     """Fetch a model's pinned checkpoints and verify their hashes."""
@@ -215,8 +215,8 @@ def pull(
 
     _log("info")
     plugins = discover()
-    for family in [plugins.family(name) for name in names]:
-        for checkpoint, folder in pull_family(family, offline=offline).items():
+    for family, checkpoints in [plugins.pullable(name) for name in names]:
+        for checkpoint, folder in pull_family(family, checkpoints, offline=offline).items():
             print(f"{family.name} {checkpoint} {folder}")
 
 

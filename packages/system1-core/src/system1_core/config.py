@@ -117,7 +117,7 @@ def check_options(families: Sequence[ModelFamily], given: Sequence[str]) -> None
 
 
 def _is_for(family: ModelFamily, name: str) -> bool:
-    """`laya` means the family itself and its single-checkpoint siblings, `laya-english` and so on."""
+    """`laya` means the family of that name and its siblings, `laya-english` and so on."""
     return family.name == name or family.name.startswith(f"{name}-")
 
 

@@ -21,7 +21,7 @@ class Executor:
     max_concurrent_batches: int = 1
 
     def execute(self, prompts: Sequence[Prompt]) -> Sequence[Any] | Awaitable[Sequence[Any]]:
-        """One output for each prompt, in their order; raises `DeviceLost` if nothing runs any more."""
+        """One output for each prompt, in order; raises `DeviceLost` if nothing runs any more."""
         raise NotImplementedError
 
     def cost(self, batch: Sequence[Prompt], prompt: Prompt) -> int:

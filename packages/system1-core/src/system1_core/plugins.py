@@ -71,6 +71,19 @@ class Plugins:
         installed = ", ".join(sorted(self.families)) or "none: pip install models-mini"
         raise ConfigError(f"no installed model family is called {name!r}; installed: {installed}")
 
+    def pullable(self, name: str) -> tuple[ModelFamily, list[str]]:
+        """The family that `system1 pull NAME` means and its checkpoints: all, or the one named."""
+        for registered in self.families.values():
+            family = registered.value
+            if name not in (family.name, *family.aliases) and any(
+                checkpoint.name == name for checkpoint in family.checkpoints
+            ):
+                return family, [name]
+        family = self.family(name)
+        if not family.checkpoints:
+            raise ConfigError(f"{family.name} has nothing to pull: it needs no download")
+        return family, [checkpoint.name for checkpoint in family.checkpoints]
+
     def default_family(self) -> ModelFamily:
         """The installed family of the highest default rank."""
         ranked = [registered.value for registered in self.families.values()]

@@ -1,6 +1,6 @@
 """The loopback hub speaks what huggingface_hub itself asks for."""
 
-from conftest import FILES, REPO, REVISION
+from brain_model import FILES, REPO, REVISION
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 
 

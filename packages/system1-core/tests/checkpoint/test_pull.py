@@ -1,12 +1,13 @@
 """Fetching: what is asked of the hub, what lands on disk, what is not fetched twice."""
 
 import os
+import struct
 import subprocess
 import sys
 import threading
 
 import pytest
-from conftest import FILES, REPO, REVISION
+from brain_model import FILES, REPO, REVISION
 from system1_core.checkpoint import Checkpoint, checkpoint_named, is_pulled, pull, pull_family
 from system1_core.errors import CheckpointError
 from system1_core.family import ModelFamily
@@ -199,6 +200,24 @@ def test_a_new_process_pulls_through_the_endpoint_of_its_environment(hub, cache)
     assert done.stdout.strip() == str(cache / "snapshots" / REVISION)
     # Standard error is no terminal here, so it shows no bars.
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_terminal_sees_bars_unless_told_otherwise(hub, cache, progress):
+    fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
+    screen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    code = (
+        "from system1_core.checkpoint import Checkpoint, pull\n"
+        f"pull(Checkpoint(name='b', repo={REPO!r}, revision={REVISION!r}, "
+        f"patterns=['config.json']), progress={progress})\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=os.environ, stderr=terminal, check=True)
+    os.write(terminal, b"end")
+    shown = os.read(screen, 10_000)
+    os.close(terminal)
+    os.close(screen)
+    assert (b"config.json: 100%" in shown) is progress
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.1", "0123abc", "0123ABCD" * 5])

@@ -7,7 +7,7 @@ import socket
 from collections import namedtuple
 
 import pytest
-from conftest import FILES, REPO, REVISION
+from brain_model import FILES, REPO, REVISION
 from system1_core.checkpoint import is_pulled, pull
 from system1_core.errors import CheckpointError
 

@@ -1,7 +1,7 @@
 """Local folders: proved by pins, and never left by a path that a file names."""
 
 import pytest
-from conftest import FILES
+from brain_model import FILES
 from system1_core.checkpoint import safe_join, verify
 from system1_core.errors import CheckpointError
 
