@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+
 from system1_core.ask import print_answers, request_body
 from system1_core.errors import ConfigError
 

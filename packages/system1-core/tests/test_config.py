@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes import family, plugins
+
 from system1_core import Backend, Option
 from system1_core.auth import load_keys
 from system1_core.config import ModelChoice, ServeConfig, check_options, family_options

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fakes import EXAMPLE, FirstOption, Zeros, family, plugins, settle
+
 from system1_core import (
     ChoiceAnswer,
     DependencyFailed,

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterable
 
 import pytest
-import system1_core
 from fakes import FakePlugin, Zeros, family, plugins
+
+import system1_core
 from system1_core import Checkpoint, Replacement, hookimpl
 from system1_core.config import ServeConfig
 from system1_core.engines import build

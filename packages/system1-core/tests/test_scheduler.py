@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from system1_core.errors import DeadlineExceeded, InferenceFailed, ModelUnavailable, QueueFull
 from system1_core.processor import Prompt
 from system1_core.scheduler import Scheduler, SchedulerLimits

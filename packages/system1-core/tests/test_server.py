@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fakes import Zeros, family, plugins
+
 from system1_core.testing import TestServer, serve
 from system1_core.wire.transport import TransportLimits
 

@@ -206,7 +206,9 @@ def list_plugins() -> None:
 
 @app.command()
 def pull(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Models, or single checkpoints.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Models, or single checkpoints.")
+    ],
     offline: Annotated[bool, typer.Option(help="Only verify what is here.")] = False,
 ) -> None:
     """Fetch a model's pinned checkpoints and verify their hashes."""

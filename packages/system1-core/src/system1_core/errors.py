@@ -130,6 +130,10 @@ class UnsupportedEncoding(System1Error):
     status = 415
     error_type = "unsupported_encoding"
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Accept-Encoding": "zstd, gzip, deflate"}
+
 
 class RateLimited(System1Error):
     """429: too many requests from this client."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -35,7 +35,7 @@ from system1_core.errors import (
 from system1_core.family import Route
 from system1_core.metrics import Metrics
 from system1_core.wire.decisions import Decisions
-from system1_core.wire.dialect import Body, Dialect
+from system1_core.wire.dialect import Body, Dialect, RequestLimits
 from system1_core.wire.schema import openapi_document
 from system1_core.wire.strict_json import dumps
 from system1_core.wire.systemone import SystemOne
@@ -49,6 +49,7 @@ _WELL_FORMED_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 # Above this size decompressing and parsing take over a millisecond: leave the event loop.
 _DECODE_INLINE_BYTES = 64 * 1024
 
+T = TypeVar("T")
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -127,15 +128,22 @@ class Routes:
 
     async def _answer(self, exchange: Exchange, body: Body) -> Any:
         engine, dialect = exchange.choose(body)
-        request = dialect.parse(body, self._service.config.limits)
+        request = await self._parse(dialect.parse, body)
         result = await engine.answer(request, exchange.deadline)
         return dialect.render(request, result, result.model or engine.name)
 
     async def _answer_batch(self, exchange: Exchange, body: Body) -> Any:
         engine, dialect = exchange.choose(body)
-        requests = dialect.parse_batch(body, self._service.config.limits)
+        requests = await self._parse(dialect.parse_batch, body)
         results = await engine.answer_batch(requests, exchange.deadline)
         return dialect.render_batch(requests, results, engine.name)
+
+    async def _parse(self, parse: Callable[[Body, RequestLimits], T], body: Body) -> T:
+        """Large bodies may hold images: decoding and hashing them would hold up the event loop."""
+        limits = self._service.config.limits
+        if body.num_bytes <= _DECODE_INLINE_BYTES:
+            return parse(body, limits)
+        return await asyncio.to_thread(parse, body, limits)
 
     def _extra(self, engine: Engine, route: Route) -> Callable[[Exchange, Body], Awaitable[Any]]:
         async def handle(exchange: Exchange, body: Body) -> Any:
@@ -175,7 +183,9 @@ class Routes:
         # With a key the description of the server is not public.
         if self._service.keys.required:
             return self._error(http, NotFound("not found"))
-        return respond(http, 200, openapi_document(__version__, self._service.config.root_path))
+        config = self._service.config
+        document = openapi_document(__version__, config.root_path, config.limits)
+        return respond(http, 200, document)
 
     async def _docs(self, http: HttpRequest) -> Response:
         if self._service.keys.required:

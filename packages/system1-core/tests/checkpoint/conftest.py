@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 from brain_model import FILES, REPO, REVISION
+
 from system1_core.checkpoint import Checkpoint
 from system1_core.testing.hub import Hub
 

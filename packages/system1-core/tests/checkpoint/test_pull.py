@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from brain_model import FILES, REPO, REVISION
+
 from system1_core.checkpoint import Checkpoint, checkpoint_named, is_pulled, pull, pull_family
 from system1_core.errors import CheckpointError
 from system1_core.family import ModelFamily

@@ -8,6 +8,7 @@ from collections import namedtuple
 
 import pytest
 from brain_model import FILES, REPO, REVISION
+
 from system1_core.checkpoint import is_pulled, pull
 from system1_core.errors import CheckpointError
 

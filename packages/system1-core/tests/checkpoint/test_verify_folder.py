@@ -2,6 +2,7 @@
 
 import pytest
 from brain_model import FILES
+
 from system1_core.checkpoint import safe_join, verify
 from system1_core.errors import CheckpointError
 

@@ -114,6 +114,14 @@ def test_usage_has_all_of_openais_counts():
     }
 
 
+def test_what_a_model_says_beyond_the_shape_stands_in_x_fields():
+    answer = NoulAnswer(probability=0.5, extra={"x_note": "n"})
+    result = Result(answers=[answer], input_tokens=1, extra={"x_timing": 1})
+    shown = Decisions().render(ask(PREDICATE), result, "m")
+    assert shown["x_timing"] == 1
+    assert shown["answers"][0]["x_note"] == "n"
+
+
 @pytest.mark.parametrize(
     ("question", "path"),
     [

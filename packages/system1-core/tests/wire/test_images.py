@@ -113,6 +113,14 @@ def test_a_malformed_asset_is_refused_in_place(parse, refusal, asset, field):
     assert problem["loc"] == ["body", "assets", "p"] + ([field] if field else [])
 
 
+@pytest.mark.parametrize(
+    "damage", [lambda text: text + "\n", lambda text: text[:8] + " " + text[8:]]
+)
+def test_base64_with_white_space_is_refused(parse, refusal, png, damage):
+    asset = {"type": "image", "data_base64": damage(text_of(png(1)))}
+    assert refusal(parse, body("p", assets={"p": asset}))[0]["type"] == "base64_invalid"
+
+
 def test_an_empty_alias_is_refused(parse, refusal, png):
     assert "empty" in refusal(parse, body("s", assets={" ": inline(png(1))}))[0]["msg"]
 

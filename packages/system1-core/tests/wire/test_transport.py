@@ -70,8 +70,9 @@ async def test_a_body_of_exactly_the_limit_is_read():
 
 async def test_a_body_that_stalls_times_out_by_its_total_time():
     limits = TransportLimits(body_timeout_s=0.05)
+    reading = read_body(receiving(chunk(b"a"), chunk(b"b")), {}, limits)
     with pytest.raises(BodyTimeout, match=r"0\.05 s"):
-        await read_body(receiving(chunk(b"a"), chunk(b"b")), {}, limits)
+        await asyncio.wait_for(reading, 2)
 
 
 async def test_a_client_that_leaves_is_told_apart_from_an_error():
@@ -83,6 +84,12 @@ async def test_a_client_that_leaves_is_told_apart_from_an_error():
 def test_a_limit_of_zero_is_refused(name):
     with pytest.raises(ValueError, match=name):
         TransportLimits(**{name: 0})
+
+
+def test_a_depth_near_pythons_recursion_limit_is_refused():
+    assert TransportLimits(max_depth=256)
+    with pytest.raises(ValueError, match="at most 256, got 257"):
+        TransportLimits(max_depth=257)
 
 
 DOCUMENT = json.dumps({"state": "x" * 3000}).encode()

@@ -18,11 +18,11 @@ MAX_INT_DIGITS = 4300
 # One value costs up to 80 bytes of memory for 2 bytes of body.
 MAX_VALUES = 1_000_000
 
-# Searched after escaped backslashes are blanked out, so every `\u` below is a real escape.
+# Cheap test whether a body escapes any surrogate.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_LONE_SURROGATE = re.compile(
-    rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]", re.DOTALL
-)
+# Either a pair, or a lone half in the group. Searched after escaped backslashes are blanked out,
+# so that every `\u` is a real escape.
+_PAIR_OR_LONE = re.compile(rb"\\u[dD](?:[89abAB]..\\u[dD][c-fC-F]..|([89a-fA-F]..))", re.DOTALL)
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
 
 
@@ -39,18 +39,19 @@ def loads(raw: bytes | bytearray, max_depth: int, max_values: int = MAX_VALUES) 
     """
     if not raw or raw.isspace():
         raise _invalid("the body is empty: send a JSON object")
+    text = _text(raw)
     _check_size(raw, max_depth, max_values)
     if _SURROGATE.search(raw):
         _check_surrogates(raw)
     try:
-        return _DECODER.decode(_text(raw))
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise _invalid(f"not valid JSON: {error.msg} at character {error.pos}", error.pos) from None
     except _Refused as error:
         raise _invalid(str(error)) from None
     except RecursionError:
-        # Only malformed text gets here: `_check_size` bounds the depth of what is well-formed.
-        raise _invalid("not valid JSON: brackets do not match") from None
+        # Malformed text only, unless the caller allows more levels than Python's own limit.
+        raise _invalid("not valid JSON: nested too deeply, or brackets do not match") from None
 
 
 def dumps(value: Any) -> bytes:
@@ -103,11 +104,11 @@ def _outside_strings(raw: bytes | bytearray) -> bytes:
 
 
 def _check_surrogates(raw: bytes | bytearray) -> None:
-    lone = _LONE_SURROGATE.search(raw.replace(b"\\\\", b"__"))
-    if lone:
-        escape = lone.group()[:6].decode("ascii", "replace")
-        msg = f"lone surrogate {escape} at byte {lone.start()}: escape both halves of a pair"
-        raise _invalid(msg, lone.start())
+    for found in _PAIR_OR_LONE.finditer(raw.replace(b"\\\\", b"__")):
+        if found.group(1):
+            escape = found.group().decode("ascii", "replace")
+            msg = f"lone surrogate {escape} at byte {found.start()}: escape both halves of a pair"
+            raise _invalid(msg, found.start())
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

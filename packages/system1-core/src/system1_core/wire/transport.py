@@ -13,6 +13,9 @@ from system1_core.wire.dialect import Body
 from system1_core.wire.multipart import boundary_of, split_parts
 from system1_core.wire.strict_json import loads
 
+# Far below Python's recursion limit, which writing JSON and looking for images also meet.
+MAX_DEPTH = 256
+
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -34,6 +37,8 @@ class TransportLimits:
         for name in self.__slots__:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if self.max_depth > MAX_DEPTH:
+            raise ValueError(f"max_depth must be at most {MAX_DEPTH}, got {self.max_depth}")
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], limits: TransportLimits) -> bytes:
