@@ -14,6 +14,7 @@ import pytest
 from fakes import Zeros, family, plugins
 
 from system1_core.testing import TestServer, serve
+from system1_core.wire.dialect import RequestLimits
 from system1_core.wire.transport import TransportLimits
 
 BODY = {
@@ -270,6 +271,15 @@ def test_a_large_body_is_413_before_it_is_read():
         )
         assert connection.recv(4096).startswith(b"HTTP/1.1 413")
         connection.close()
+
+
+def test_too_much_text_is_413_and_told():
+    limits = RequestLimits(max_text_chars=1000)
+    with serve("zeros", plugins=plugins(family()), limits=limits) as server:
+        reply = server.post("/v1/systemone", {**BODY, "state": ["x" * 600, {"y" * 600: 1}]})
+        assert server.post("/v1/systemone", {**BODY, "x_more": "z" * 2000}).status == 200
+    assert reply.status == 413
+    assert "limit 1000" in reply.json["detail"]["message"]
 
 
 def held() -> tuple[Zeros, Any]:

@@ -93,6 +93,9 @@ def serve(
     drain_timeout: Annotated[float, typer.Option(help="Seconds to finish after SIGTERM.")] = 30,
     max_body_mib: Annotated[int, typer.Option(help="Body limit in MiB, as sent.")] = 32,
     max_decoded_mib: Annotated[int, typer.Option(help="Body limit in MiB, decompressed.")] = 64,
+    max_text_chars: Annotated[
+        int, typer.Option(help="Characters of state and questions in a request.")
+    ] = 1_000_000,
     max_questions: Annotated[int, typer.Option(help="Questions in a request.")] = 256,
     max_queue: Annotated[int, typer.Option(help="Requests waiting, above that 529.")] = 1024,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -127,7 +130,7 @@ def serve(
             max_decoded_bytes=max_decoded_mib * 2**20,
             body_timeout_s=body_timeout,
         ),
-        limits=RequestLimits(max_questions=max_questions),
+        limits=RequestLimits(max_questions=max_questions, max_text_chars=max_text_chars),
     )
     plugins = discover()
     for plugin in plugins.broken:

@@ -71,8 +71,9 @@ class Engine:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The family's name and its aliases."""
-        return (self.name, *self.family.aliases)
+        """The family's name, its aliases, and what its processor found when it was loaded."""
+        found = self.processor.names if hasattr(self, "processor") else ()
+        return tuple(dict.fromkeys((self.name, *self.family.aliases, *found)))
 
     async def start(self, example: Request | None) -> None:
         """Load, warm up, and answer `example` through the full path."""

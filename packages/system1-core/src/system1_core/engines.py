@@ -65,7 +65,7 @@ class Engines:
             if engine.name == name:
                 return engine
         for engine in self.all:
-            if name in engine.family.aliases:
+            if name in engine.names:
                 return engine
         if reference and self.first.reference and self.first.reference.accepts_model(name):
             return self.first

@@ -38,8 +38,11 @@ class Processor:
     """The host side of a family: text in, prompts out; outputs in, answers out.
 
     `prepare` may run on a worker thread (large requests), several at a time; keep no state that
-    this would break.
+    this would break. `names` are further names that a request's `model` may use, known only once
+    the parts are loaded (heads found in a folder).
     """
+
+    names: Sequence[str] = ()
 
     def prepare(self, request: Request) -> Prepared:
         """Check everything and build the prompts; raises `InvalidRequest` or `TooLarge`."""

@@ -34,11 +34,13 @@ from system1_core.errors import (
 )
 from system1_core.family import Route
 from system1_core.metrics import Metrics
+from system1_core.request import Request
 from system1_core.wire.decisions import Decisions
 from system1_core.wire.dialect import Body, Dialect, RequestLimits
 from system1_core.wire.schema import openapi_document
 from system1_core.wire.strict_json import dumps
 from system1_core.wire.systemone import SystemOne
+from system1_core.wire.text_size import check_text_size
 from system1_core.wire.transport import ClientGone, decode, read_body
 
 logger = logging.getLogger("system1")
@@ -49,7 +51,7 @@ _WELL_FORMED_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 # Above this size decompressing and parsing take over a millisecond: leave the event loop.
 _DECODE_INLINE_BYTES = 64 * 1024
 
-T = TypeVar("T")
+Parsed = TypeVar("Parsed", Request, list[Request])
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -138,12 +140,17 @@ class Routes:
         results = await engine.answer_batch(requests, exchange.deadline)
         return dialect.render_batch(requests, results, engine.name)
 
-    async def _parse(self, parse: Callable[[Body, RequestLimits], T], body: Body) -> T:
+    async def _parse(self, parse: Callable[[Body, RequestLimits], Parsed], body: Body) -> Parsed:
         """Large bodies may hold images: decoding and hashing them would hold up the event loop."""
-        limits = self._service.config.limits
         if body.num_bytes <= _DECODE_INLINE_BYTES:
-            return parse(body, limits)
-        return await asyncio.to_thread(parse, body, limits)
+            return self._parse_now(parse, body)
+        return await asyncio.to_thread(self._parse_now, parse, body)
+
+    def _parse_now(self, parse: Callable[[Body, RequestLimits], Parsed], body: Body) -> Parsed:
+        limits = self._service.config.limits
+        parsed = parse(body, limits)
+        check_text_size(parsed if isinstance(parsed, list) else [parsed], limits)
+        return parsed
 
     def _extra(self, engine: Engine, route: Route) -> Callable[[Exchange, Body], Awaitable[Any]]:
         async def handle(exchange: Exchange, body: Body) -> Any:
