@@ -22,7 +22,9 @@ def system1(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("command", ["serve", "ask", "models", "plugins", "pull", "check"])
+@pytest.mark.parametrize(
+    "command", ["serve", "ask", "models", "plugins", "pull", "export", "check"]
+)
 def test_every_command_explains_itself(command):
     done = system1(command, "--help")
     assert done.returncode == 0

@@ -10,7 +10,7 @@ from fakes import family, plugins
 from system1_core import Backend, Option
 from system1_core.auth import load_keys
 from system1_core.config import ModelChoice, ServeConfig, check_options, family_options
-from system1_core.engines import build, select_backend
+from system1_core.engines import build, export_model, select_backend
 from system1_core.errors import CheckpointError, ConfigError
 from system1_core.metrics import Metrics
 
@@ -148,6 +148,24 @@ def test_a_model_named_twice_is_refused():
     config = ServeConfig(models=[ModelChoice(name="zeros"), ModelChoice(name="nil")])
     with pytest.raises(ConfigError, match="named twice"):
         build(config, plugins(family(aliases=("nil",))), Metrics())
+
+
+def test_export_hands_an_empty_folder_to_the_family(tmp_path):
+    seen = []
+    found = plugins(family(export=lambda load, folder: seen.append((load.dtype, folder))))
+    config = ServeConfig(models=[ModelChoice(name="zeros")])
+    out = tmp_path / "new"
+    assert export_model(config, found, out) == out
+    assert seen == [("float32", out)]
+    (out / "file").touch()
+    with pytest.raises(ConfigError, match="not an empty folder"):
+        export_model(config, found, out)
+
+
+def test_a_family_without_an_adapter_cannot_be_exported(tmp_path):
+    config = ServeConfig(models=[ModelChoice(name="zeros")])
+    with pytest.raises(ConfigError, match="no adapter to merge"):
+        export_model(config, plugins(family()), tmp_path)
 
 
 def test_require_pinned_refuses_a_folder_that_no_pin_proves(tmp_path):

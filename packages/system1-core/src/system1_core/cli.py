@@ -226,11 +226,30 @@ def pull(
 
 
 @app.command()
+def export(
+    model: Annotated[str, typer.Argument(metavar="NAME[=FOLDER]", help="The model to merge.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
+    option: Options = None,
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
+) -> None:
+    """Merge a model's adapter into its base, once, with a hashed manifest."""
+    from system1_core.config import ModelChoice, ServeConfig
+    from system1_core.engines import export_model
+    from system1_core.plugins import discover
+
+    _log("info")
+    choice = ModelChoice.parse(model)
+    config = ServeConfig(models=[choice], options=option or (), device="cpu", dtype=dtype)
+    print(export_model(config, discover(), out))
+
+
+@app.command()
 def check(
     models: Models = None,
     option: Options = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    deterministic: Annotated[bool, typer.Option(help="As `system1 serve` takes it.")] = False,
 ) -> None:
     """Load models and send each its example request through the full path."""
     from system1_core.ask import check_models
@@ -238,7 +257,10 @@ def check(
 
     _log("warning")
     chosen = [ModelChoice.parse(text) for text in models or ()]
-    check_models(ServeConfig(models=chosen, options=option or (), device=device, dtype=dtype))
+    config = ServeConfig(
+        models=chosen, options=option or (), device=device, dtype=dtype, deterministic=deterministic
+    )
+    check_models(config)
 
 
 def _log(level: str) -> None:

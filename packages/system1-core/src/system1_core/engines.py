@@ -136,15 +136,12 @@ def build(config: ServeConfig, plugins: Plugins, metrics: Metrics) -> Engines:
     )
 
 
-def _parts(
-    family: ModelFamily,
-    choice: ModelChoice,
-    config: ServeConfig,
-    plugins: Plugins,
-    metrics: Metrics,
-) -> EngineParts:
+def make_load(
+    family: ModelFamily, choice: ModelChoice, config: ServeConfig, plugins: Plugins
+) -> Load:
+    """What the family's loaders get for one NAME[=FOLDER] of the configuration."""
     backend = select_backend(family, config.device, plugins)
-    load = Load(
+    return Load(
         family=family.name,
         folder=_checked_folder(family, choice, config),
         options=family_options(family, config.options),
@@ -153,6 +150,17 @@ def _parts(
         deterministic=config.deterministic,
         fetch=lambda name: pull(checkpoint_named(family, name)),
     )
+
+
+def _parts(
+    family: ModelFamily,
+    choice: ModelChoice,
+    config: ServeConfig,
+    plugins: Plugins,
+    metrics: Metrics,
+) -> EngineParts:
+    load = make_load(family, choice, config, plugins)
+    backend = load.backend
     if config.scheduler not in plugins.schedulers:
         known = ", ".join(sorted(plugins.schedulers))
         raise ConfigError(f"--scheduler {config.scheduler!r}: installed are {known}")
@@ -212,3 +220,23 @@ def select_dtype(family: ModelFamily, backend: Backend, dtype: str) -> str:
             f"--dtype {dtype}: the backend {backend.name} serves {', '.join(backend.dtypes)}"
         )
     return dtype
+
+
+def export_model(config: ServeConfig, plugins: Plugins, out: Path) -> Path:
+    """Write the merged checkpoint of the configuration's one model into `out`; returns it.
+
+    Raises ConfigError for a family that has nothing to merge and for a folder that is not empty.
+    """
+    choice = config.models[0]
+    family = plugins.family(choice.name)
+    check_options([family], config.options)
+    if family.export is None:
+        able = [name for name, one in sorted(plugins.families.items()) if one.value.export]
+        raise ConfigError(
+            f"{family.name} has no adapter to merge; export is for {', '.join(able) or 'none'}"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out}: exists and is not an empty folder; name another")
+    out.mkdir(parents=True, exist_ok=True)
+    family.export(make_load(family, choice, config, plugins), out)
+    return out

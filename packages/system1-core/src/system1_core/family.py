@@ -71,6 +71,8 @@ class ModelFamily:
     body of a request that the family answers (warm-up and `system1 check` send it).
     `framework` names the kind of backend it needs, `devices` where it can run.
     `reference` is the dialect of the original implementation, if the family reproduces it.
+    `export(load, folder)` writes a merged checkpoint that the family serves; `load.dtype` is the
+    dtype to write, and the folder is there and empty.
     """
 
     name: str
@@ -89,6 +91,7 @@ class ModelFamily:
     devices: Sequence[str] = ("cpu", "cuda", "mps")
     routes: Sequence[Route] = ()
     reference: Callable[[Mapping[str, Any]], Dialect] | None = None
+    export: Callable[[Load, Path], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
