@@ -23,7 +23,8 @@ def system1(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "ask", "models", "plugins", "pull", "export", "check"]
+    "command",
+    ["serve", "ask", "models", "plugins", "pull", "export", "build-kernels", "check"],
 )
 def test_every_command_explains_itself(command):
     done = system1(command, "--help")
@@ -214,3 +215,12 @@ def test_ask_without_a_question_shows_the_example():
         [sys.executable, "-c", code, "ask"], capture_output=True, text=True, timeout=60
     )
     assert "100.0%" in done.stdout
+
+
+def test_build_kernels_says_when_there_is_nothing_to_compile():
+    code = PLUGIN.format(tests=str(Path(__file__).parent), seconds=0)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "build-kernels"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "no installed backend has kernels" in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -24,6 +25,13 @@ class Backend:
     def is_available(self) -> bool:
         """Whether this machine has the device."""
         return True
+
+    def build_kernels(self) -> Path | None:
+        """Compile what this backend compiles at first use, ahead; the library, None if nothing.
+
+        Raises PluginError with the remedy.
+        """
+        return None
 
     @property
     def ops(self) -> Mapping[str, Callable[..., Any]]:

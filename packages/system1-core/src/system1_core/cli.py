@@ -243,6 +243,18 @@ def export(
     print(export_model(config, discover(), out))
 
 
+@app.command(name="build-kernels")
+def build_kernels() -> None:
+    """Compile the kernels of the installed backends for this machine, ahead of the first use."""
+    from system1_core.plugins import discover
+
+    _log("info")
+    backends = [registered.value for registered in discover().backends.values()]
+    built = [backend.build_kernels() for backend in backends if backend.is_available()]
+    libraries = [str(library) for library in built if library is not None]
+    print("\n".join(libraries) or "no installed backend has kernels to compile for this machine")
+
+
 @app.command()
 def check(
     models: Models = None,

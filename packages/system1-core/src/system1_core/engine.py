@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -20,6 +19,7 @@ from system1_core.errors import (
     System1Error,
 )
 from system1_core.executor import Executor
+from system1_core.executor_thread import ExecutorThread
 from system1_core.family import Load, ModelFamily, SchedulerKind
 from system1_core.metrics import EngineMetrics
 from system1_core.processor import Prepared, Processor, Prompt
@@ -67,7 +67,7 @@ class Engine:
         self.reason = ""
         self.reference: Dialect | None = None
         # One thread loads, warms, runs and closes the executor: devices bind to threads.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"system1-{self.name}")
+        self._thread = ExecutorThread(f"system1-{self.name}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class Engine:
     async def start(self, example: Request | None) -> None:
         """Load, warm up, and answer `example` through the full path."""
         try:
-            await self._in_thread(self._load)
+            await self._thread.call(self._load)
             if example is not None:
                 await self.answer(example)
         except Exception as error:
@@ -192,7 +192,7 @@ class Engine:
             if self._is_async:
                 outputs: Sequence[Any] = await self.executor.execute(prompts)  # type: ignore[misc]
             else:
-                outputs = await self._in_thread(self.executor.execute, prompts)
+                outputs = await self._thread.call(self.executor.execute, prompts)
         except System1Error:
             raise
         except DeviceLost as error:
@@ -208,7 +208,7 @@ class Engine:
     async def _fail(self, reason: str) -> None:
         self.state, self.reason = "failed", reason
         try:
-            await self._in_thread(self.executor.close)
+            await self._thread.call(self.executor.close)
         except Exception:
             logger.exception("%s: closing after a lost device", self.name)
 
@@ -217,9 +217,6 @@ class Engine:
         was, self.state = self.state, "closed"
         if was == "ok":
             await self.scheduler.close()
-            await self._in_thread(self.executor.close)
+            await self._thread.call(self.executor.close)
             self.processor.close()
-        self._thread.shutdown(wait=False)
-
-    async def _in_thread(self, call: Callable[..., Any], *args: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+        self._thread.close()

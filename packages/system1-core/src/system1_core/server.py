@@ -241,6 +241,7 @@ class Exchange:
         self._route = route
         self._dialect = dialect
         self._model = ""
+        self._is_answered = self._has_left = False
         self.deadline = 0.0
 
     async def run(self, handle: Callable[[Exchange, Body], Awaitable[Any]]) -> Response:
@@ -303,16 +304,25 @@ class Exchange:
 
     async def _unless_client_leaves(self, answering: Awaitable[Any]) -> Any:
         """Await `answering`; raises ClientGone, cancelling it, when the connection closes first."""
-        answer = asyncio.ensure_future(answering)
+        exchange = asyncio.current_task()
+        assert exchange is not None
         gone = asyncio.ensure_future(_disconnected(self._http.receive))
+        gone.add_done_callback(lambda _: self._leave(exchange))
         try:
-            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            raise ClientGone
+            return await answering
+        except asyncio.CancelledError:
+            if self._has_left:
+                exchange.uncancel()
+                raise ClientGone from None
+            raise
         finally:
+            self._is_answered = True
             gone.cancel()
-            answer.cancel()
+
+    def _leave(self, exchange: asyncio.Task[Any]) -> None:
+        if not self._is_answered:
+            self._has_left = True
+            exchange.cancel()
 
     def _fail(self, error: System1Error) -> Response:
         self._service.metrics.errors.labels(self._model, error.error_type).inc()

@@ -39,6 +39,11 @@ class _Waiting:
         if self.missing == 0 and not self.done.done():
             self.done.set_result(self.outputs)
 
+    def expire_at(self, deadline: float) -> asyncio.TimerHandle:
+        """Fail at `deadline`, a time of the loop's clock."""
+        error = DeadlineExceeded("the request's time ran out before its answer")
+        return self.done.get_loop().call_at(deadline, self.fail, error)
+
     def fail(self, error: BaseException) -> None:
         if not self.done.done():
             self.done.set_exception(error)
@@ -104,13 +109,13 @@ class BatchScheduler(Scheduler):
         waiting = _Waiting(prompts, asyncio.get_running_loop().create_future())
         self._turns.append(waiting)
         self._queued_requests += 1
+        expiry = None if deadline is None else waiting.expire_at(deadline)
         try:
-            async with asyncio.timeout_at(deadline):
-                self._dispatch()
-                return await waiting.done
-        except TimeoutError:
-            raise DeadlineExceeded("the request's time ran out before its answer") from None
+            self._dispatch()
+            return await waiting.done
         finally:
+            if expiry is not None:
+                expiry.cancel()
             self._queued_requests -= 1
             self._drop(waiting)
 
