@@ -1,0 +1,17 @@
+"""The gate of a SwiGLU MLP."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    """SiLU of the first half times the second half.
+
+    Shapes: gate_up [T, 2 * I], returns [T, I]. The SiLU and the product are each rounded to the
+    input's dtype, as Qwen3.5's MLP does it.
+    Source: GLU Variants Improve Transformer (2020).
+    """
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
