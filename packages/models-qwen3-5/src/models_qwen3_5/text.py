@@ -1,0 +1,196 @@
+"""The text decoder over a packed tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from models_qwen3_5.config import TextConfig
+from models_qwen3_5.ops import Ops
+from system1_torch.packed_tree import PackedTree
+
+Targets = Iterator[tuple[str, Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What all layers of one pass share: the tree, and the rotary tables [T, R] of its rows."""
+
+    ops: Ops
+    tree: PackedTree
+    cos: Tensor
+    sin: Tensor
+
+
+def _weight(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(*shape), requires_grad=False)
+
+
+class DeltaNet(nn.Module):
+    """A Gated DeltaNet mixer; its input projections are one weight, rows [qkv | z | b | a]."""
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.config = config
+        heads, values = config.linear_num_value_heads, config.linear_value_head_dim
+        self.widths = [config.conv_channels, heads * values, heads, heads]
+        self.in_proj = _weight(sum(self.widths), config.hidden_size)
+        self.conv1d = _weight(config.conv_channels, config.linear_conv_kernel_dim)
+        self.A_log = _weight(heads)
+        self.dt_bias = _weight(heads)
+        self.norm = _weight(values)
+        self.out_proj = _weight(config.hidden_size, heads * values)
+
+    def targets(self) -> Targets:
+        names = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+        for name, rows in zip(names, self.in_proj.split(self.widths), strict=True):
+            yield f"linear_attn.{name}.weight", rows
+        yield "linear_attn.conv1d.weight", self.conv1d.unsqueeze(1)
+        yield "linear_attn.A_log", self.A_log
+        yield "linear_attn.dt_bias", self.dt_bias
+        yield "linear_attn.norm.weight", self.norm
+        yield "linear_attn.out_proj.weight", self.out_proj
+
+    def forward(self, x: Tensor, step: Step, rows: Tensor | None) -> Tensor:
+        ops, config = step.ops, self.config
+        qkv, z, b, a = ops.linear(x, self.in_proj).split(self.widths, dim=1)
+        heads = (config.linear_num_key_heads, config.linear_key_head_dim)
+        operands = ops.delta_inputs(
+            qkv, b, a, self.conv1d, self.A_log, self.dt_bias, step.tree, *heads
+        )
+        out = ops.tree_delta_rule(*operands, step.tree)
+        if rows is not None:
+            out, z = out[rows], z[rows]
+        gate = z.unflatten(1, (config.linear_num_value_heads, -1))
+        out = ops.gated_rms_norm(out, gate, self.norm, config.rms_norm_eps)
+        return ops.linear(out.flatten(1), self.out_proj)
+
+
+class Attention(nn.Module):
+    """Gated full attention; its projections are one weight, rows [query and gate | k | v]."""
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.config = config
+        keys = config.num_key_value_heads * config.head_dim
+        queries = config.num_attention_heads * config.head_dim
+        self.widths = [2 * queries, keys, keys]
+        self.qkv_proj = _weight(sum(self.widths), config.hidden_size)
+        self.q_norm = _weight(config.head_dim)
+        self.k_norm = _weight(config.head_dim)
+        self.o_proj = _weight(config.hidden_size, queries)
+
+    def targets(self) -> Targets:
+        names = ("q_proj", "k_proj", "v_proj")
+        for name, rows in zip(names, self.qkv_proj.split(self.widths), strict=True):
+            yield f"self_attn.{name}.weight", rows
+        yield "self_attn.q_norm.weight", self.q_norm
+        yield "self_attn.k_norm.weight", self.k_norm
+        yield "self_attn.o_proj.weight", self.o_proj
+
+    def forward(self, x: Tensor, step: Step, rows: Tensor | None) -> Tensor:
+        ops, head_dim, eps = step.ops, self.config.head_dim, self.config.rms_norm_eps
+        cos, sin = step.cos, step.sin
+        if rows is None:
+            q, k, v = ops.linear(x, self.qkv_proj).split(self.widths, dim=1)
+        else:
+            queries = self.widths[0]
+            q = ops.linear(x[rows], self.qkv_proj[:queries])
+            k, v = ops.linear(x, self.qkv_proj[queries:]).chunk(2, dim=1)
+        q, gate = q.unflatten(1, (-1, 2, head_dim)).unbind(2)
+        k = ops.norm_rope(k.unflatten(1, (-1, head_dim)), self.k_norm, cos, sin, eps)
+        if rows is not None:
+            cos, sin = cos[rows], sin[rows]
+        q = ops.norm_rope(q, self.q_norm, cos, sin, eps)
+        v = v.unflatten(1, (-1, head_dim))
+        return ops.linear(ops.gated_tree_attention(q, k, v, gate, step.tree, rows), self.o_proj)
+
+
+class GatedMLP(nn.Module):
+    """A SwiGLU MLP; its input projections are one weight, rows [gate | up]."""
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.gate_up_proj = _weight(2 * config.intermediate_size, config.hidden_size)
+        self.down_proj = _weight(config.hidden_size, config.intermediate_size)
+
+    def targets(self) -> Targets:
+        gate, up = self.gate_up_proj.chunk(2)
+        yield "mlp.gate_proj.weight", gate
+        yield "mlp.up_proj.weight", up
+        yield "mlp.down_proj.weight", self.down_proj
+
+    def forward(self, x: Tensor, ops: Ops) -> Tensor:
+        return ops.linear(ops.silu_mul(ops.linear(x, self.gate_up_proj)), self.down_proj)
+
+
+class Layer(nn.Module):
+    """One decoder layer: a mixer and an MLP, each behind a norm."""
+
+    def __init__(self, config: TextConfig, kind: str) -> None:
+        super().__init__()
+        self.input_layernorm = _weight(config.hidden_size)
+        self.mixer = (Attention if kind == "full_attention" else DeltaNet)(config)
+        self.post_attention_layernorm = _weight(config.hidden_size)
+        self.mlp = GatedMLP(config)
+
+    def targets(self) -> Targets:
+        yield "input_layernorm.weight", self.input_layernorm
+        yield "post_attention_layernorm.weight", self.post_attention_layernorm
+        yield from self.mixer.targets()
+        yield from self.mlp.targets()
+
+
+class TextModel(nn.Module):
+    """The decoder; `lm_head` is the embedding where they are tied, None where nobody reads it."""
+
+    def __init__(self, config: TextConfig, *, head: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = _weight(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config, kind) for kind in config.layer_types)
+        self.norm = _weight(config.hidden_size)
+        self.lm_head: nn.Parameter | None = None
+        if head and not config.tie_word_embeddings:
+            self.lm_head = _weight(config.vocab_size, config.hidden_size)
+
+    @property
+    def head(self) -> Tensor | None:
+        return self.embed_tokens if self.config.tie_word_embeddings else self.lm_head
+
+    def _layers(self) -> list[Layer]:
+        return cast("list[Layer]", list(self.layers))
+
+    def targets(self) -> Targets:
+        """Where each tensor of the checkpoint goes, by its name behind the model's prefix."""
+        yield "embed_tokens.weight", self.embed_tokens
+        yield "norm.weight", self.norm
+        for index, layer in enumerate(self._layers()):
+            for name, target in layer.targets():
+                yield f"layers.{index}.{name}", target
+
+    def forward(self, x: Tensor, step: Step, rows: Tensor | None = None) -> Tensor:
+        """Final-norm rows of the packed stream.
+
+        Shapes: x [T, D] embeddings; returns [R, D], the given `rows` [R] (rising), or all T. The
+        last layer computes queries, gates, output and MLP of those rows only.
+        """
+        ops, eps = step.ops, self.config.rms_norm_eps
+        layers = self._layers()
+        residual = x
+        x = ops.rms_norm(x, layers[0].input_layernorm, eps, 1.0)
+        following = [*(layer.input_layernorm for layer in layers[1:]), self.norm]
+        for layer, norm in zip(layers, following, strict=True):
+            wanted = rows if layer is layers[-1] else None
+            mixed = layer.mixer(x, step, wanted)
+            if wanted is not None:
+                residual = residual[wanted]
+            x, residual = ops.add_rms_norm(
+                mixed, residual, layer.post_attention_layernorm, eps, 1.0
+            )
+            x, residual = ops.add_rms_norm(layer.mlp(x, ops), residual, norm, eps, 1.0)
+        return x
