@@ -84,6 +84,28 @@ async def test_a_failure_to_load_is_kept_as_the_reason():
     assert engines.reason == "zeros: no such device"
 
 
+async def test_a_failure_to_warm_up_closes_the_executor():
+    executor = Zeros()
+    executor.error = ValueError("broken")
+    engines = build(ServeConfig(), plugins(family(executor=executor)), Metrics())
+    with pytest.raises(InferenceFailed):
+        await engines.start()
+    assert executor.closed
+    await engines.close()
+
+
+async def test_names_found_while_loading_are_answered_to():
+    class Found(FirstOption):
+        names = ("head-1",)
+
+    found = plugins(family(load_processor=lambda load: Found()))
+    engines = build(ServeConfig(), found, Metrics())
+    await engines.start()
+    assert engines.resolve("head-1") is engines.first
+    assert "head-1" in [entry["name"] for entry in engines.models()["models"]]
+    await engines.close()
+
+
 class TwoRounds(FirstOption):
     def finish(self, context: Any, outputs: Sequence[Any]) -> Any:
         if isinstance(context, tuple):

@@ -82,6 +82,8 @@ class Engine:
             if example is not None:
                 await self.answer(example)
         except Exception as error:
+            if hasattr(self, "executor"):
+                await self._fail(str(error))
             self.state, self.reason = "failed", str(error)
             raise
         self.state = "ok"
@@ -210,13 +212,16 @@ class Engine:
         try:
             await self._thread.call(self.executor.close)
         except Exception:
-            logger.exception("%s: closing after a lost device", self.name)
+            logger.exception("%s: closing after a failure", self.name)
 
     async def close(self) -> None:
         """Finish the running batches, then close the parts in the executor's thread."""
         was, self.state = self.state, "closed"
-        if was == "ok":
+        if hasattr(self, "scheduler"):
             await self.scheduler.close()
+        # What failed was closed when it did.
+        if hasattr(self, "executor") and was != "failed":
             await self._thread.call(self.executor.close)
+        if hasattr(self, "processor"):
             self.processor.close()
         self._thread.close()

@@ -154,7 +154,7 @@ class Routes:
 
     def _extra(self, engine: Engine, route: Route) -> Callable[[Exchange, Body], Awaitable[Any]]:
         async def handle(exchange: Exchange, body: Body) -> Any:
-            return await route.answer(engine, body.json)
+            return await route.answer(engine, body.json, exchange.deadline)
 
         return handle
 

@@ -103,7 +103,17 @@ def load_pt(file: Path) -> Any:
             f"{file}: holds more than tensors and plain containers and is not loaded, because "
             "pickled code could run; convert it to safetensors where you trust it"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    # A damaged pickle can fail in any of these ways.
+    except (
+        RuntimeError,
+        EOFError,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AssertionError,
+        AttributeError,
+    ) as error:
         raise CheckpointError(f"{file}: is no torch file: {error}; fetch it again") from error
 
 

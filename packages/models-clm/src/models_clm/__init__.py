@@ -1,0 +1,1 @@
+"""CLM for system1: two small heads over the embeddings of a frozen encoder."""

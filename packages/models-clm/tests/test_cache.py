@@ -1,0 +1,31 @@
+"""The cache of embeddings by text."""
+
+import numpy as np
+
+from models_clm.cache import EmbeddingCache
+from models_clm.prompts import Embedded
+
+
+def entry(value=0.0):
+    return Embedded(np.array([value], dtype=np.float32))
+
+
+def test_known_texts_come_back_and_others_do_not():
+    cache = EmbeddingCache(4)
+    one = entry()
+    cache.put([("a", one)])
+    assert cache.get(["a", "b"]) == {"a": one}
+
+
+def test_least_recently_used_goes_first():
+    cache = EmbeddingCache(2)
+    cache.put([("a", entry()), ("b", entry())])
+    cache.get(["a"])
+    cache.put([("c", entry())])
+    assert set(cache.get(["a", "b", "c"])) == {"a", "c"}
+
+
+def test_limit_of_zero_keeps_nothing():
+    cache = EmbeddingCache(0)
+    cache.put([("a", entry())])
+    assert len(cache) == 0
