@@ -150,6 +150,17 @@ def test_too_long_state_names_value_and_limit(mini):
     assert caught.value.problems[0].loc == ("body", "state")
 
 
+def test_a_state_far_too_long_is_refused_by_its_characters(mini):
+    with pytest.raises(InvalidRequest, match="state: 120001 characters, limit 120000"):
+        mini.result("x" * 120_001, QUESTIONS)
+
+
+def test_a_candidate_far_too_long_is_refused_by_its_characters(mini):
+    question = {"type": "choice", "criteria": {"a": "x" * 12_001, "b": None}}
+    with pytest.raises(InvalidRequest, match=r"option 'a': \d+ characters, limit 12000"):
+        mini.result(STATE, {"q3": question})
+
+
 @pytest.mark.parametrize(
     ("fields", "what"),
     [

@@ -130,9 +130,10 @@ main()
 """
 
 
-def start(port_file: Path, seconds: float) -> subprocess.Popen[str]:
+def start(port_file: Path, seconds: float, *options: str) -> subprocess.Popen[str]:
     code = PLUGIN.format(tests=str(Path(__file__).parent), seconds=seconds)
-    command = [sys.executable, "-c", code, "serve", "zeros", "--port", str(free_port(port_file))]
+    port = str(free_port(port_file))
+    command = [sys.executable, "-c", code, "serve", "zeros", "--port", port, *options]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
@@ -180,6 +181,36 @@ def test_sigterm_finishes_what_was_admitted_and_exits_with_0(tmp_path):
         assert late.headers["retry-after"]
         assert health.json["status"] == "draining"
         assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.stderr.close()
+        process.wait()
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_the_drain_limit_and_a_second_signal_end_the_process(tmp_path, signals):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from system1_core.testing import TestServer
+
+    port_file = tmp_path / "port"
+    limit = "0.3" if signals == 1 else "60"
+    process = start(port_file, 4, "--drain-timeout", limit)
+    server = TestServer(int(port_file.read_text()))
+    try:
+        wait_ready(server.url)
+        body = {"state": "x", "questions": {"q": {"type": "noul", "instructions": "?"}}}
+        with ThreadPoolExecutor(1) as pool:
+            admitted = pool.submit(server.post, "/v1/systemone", body)
+            time.sleep(0.3)
+            for _ in range(signals):
+                os.kill(process.pid, signal.SIGTERM)
+                time.sleep(0.2)
+            if signals == 1:
+                assert admitted.result().status == 503
+            else:
+                assert admitted.exception() is not None
+        assert process.wait(6) in (0, 1)
     finally:
         process.kill()
         process.stderr.close()

@@ -25,7 +25,13 @@ from system1_core import (
 from system1_core.config import ServeConfig
 from system1_core.engine import Engine
 from system1_core.engines import build
-from system1_core.errors import InferenceFailed, InvalidRequest, ModelUnavailable
+from system1_core.errors import (
+    DeadlineExceeded,
+    InferenceFailed,
+    InvalidRequest,
+    ModelUnavailable,
+    TooLarge,
+)
 from system1_core.metrics import Metrics
 
 
@@ -254,6 +260,31 @@ async def test_a_large_request_is_prepared_off_the_event_loop():
     await engine.answer(request(num_bytes=1_000_000))
     assert threads[0] == "MainThread"
     assert threads[1] != "MainThread"
+    await engine.close()
+
+
+async def test_a_request_over_the_token_limit_is_refused_before_it_runs():
+    executor = Zeros()
+    executor.max_request_tokens = 9
+    engine = await started(executor)
+    with pytest.raises(TooLarge, match="takes 10 tokens, limit 9"):
+        await engine.answer(request("noul", "noul"))
+    assert await engine.answer(request("noul"))
+    await engine.close()
+
+
+async def test_the_deadline_covers_the_preparation_of_a_large_request():
+    class Slow(FirstOption):
+        def prepare(self, request: Request) -> Prepared:
+            import time
+
+            time.sleep(0.3)
+            return super().prepare(request)
+
+    engine = await started(load_processor=lambda load: Slow(), example=None)
+    deadline = asyncio.get_running_loop().time() + 0.05
+    with pytest.raises(DeadlineExceeded):
+        await engine.answer(request(num_bytes=1_000_000), deadline)
     await engine.close()
 
 

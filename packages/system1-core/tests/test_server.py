@@ -78,6 +78,24 @@ def test_the_batch_route_answers_every_state_in_order(server):
     assert reply.json["total_usage"] == {"input_tokens": 42, "output_tokens": 0}
 
 
+def test_a_batch_that_asks_for_too_much_is_refused_whole(server):
+    criteria = {str(index): None for index in range(255)}
+    body = {
+        "states": [str(index) for index in range(64)],
+        "questions": {"q": {"type": "choice", "criteria": criteria}},
+    }
+    reply = server.post("/v1/systemone/batch", body)
+    assert reply.status == 422
+    assert "16320 options in all, limit 8192" in reply.json["detail"][0]["msg"]
+
+
+def test_errors_do_not_echo_megabytes(server):
+    body = {"state": "x", "questions": {"i" * 1_000_000: {"type": "zzz"}}}
+    reply = server.post("/v1/systemone", body)
+    assert reply.status == 422
+    assert len(reply.body) < 5_000
+
+
 def test_openais_route_answers_in_its_shape(server):
     body = {
         "model": "zeros",

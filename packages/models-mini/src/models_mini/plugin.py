@@ -61,6 +61,8 @@ def system1_register_models() -> list[ModelFamily]:
             load_processor=_load_processor,
             load_executor=_load_executor,
             description=DESCRIPTION,
+            release_date="2026-11-30",
+            devices=("cpu",),
             aliases=("mini-0.3",),
             options=(
                 Option(

@@ -29,6 +29,9 @@ from system1_core import (
 )
 
 MAX_STATE_TOKENS = 16_384  # 37 windows: some three seconds of two cores
+# Checked before anything walks the text; English has some five characters a token.
+MAX_STATE_CHARS = 120_000
+MAX_CANDIDATE_CHARS = 12_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,13 @@ class MiniProcessor(Processor):
         known = self.cache.get(text)
         if known is not None:
             return _Text(num_tokens=known.num_tokens, known=known)
+        what = f"instructions with {_candidate_name(question, index)}"
+        if len(text) > MAX_CANDIDATE_CHARS:
+            msg = f"{what}: {len(text)} characters, limit {MAX_CANDIDATE_CHARS}"
+            raise question.invalid(msg, type="too_long")
         ids = self._tokenizer.ids(text)
         limit = self._tokenizer.max_positions - 2
         if len(ids) > limit:
-            what = f"instructions with {_candidate_name(question, index)}"
             msg = f"{what}: {len(ids)} tokens, limit {limit}"
             raise question.invalid(msg, type="too_long")
         return _add(plan, self._tokenizer.windows(ids))
@@ -139,7 +145,11 @@ class MiniProcessor(Processor):
 
 
 def _asked(request: Request) -> list[_Asked]:
-    full, plain = entry_text(request.state), plain_text(request.state)
+    full = entry_text(request.state)
+    if len(full) > MAX_STATE_CHARS:
+        msg = f"state: {len(full)} characters, limit {MAX_STATE_CHARS}: send the part that matters"
+        raise InvalidRequest.at(("state",), msg, "too_long")
+    plain = plain_text(request.state)
     return [
         _Asked(question, plain if question.type == "noul" else full, _candidates(question))
         for question in request.questions

@@ -29,7 +29,8 @@ class Keys:
             return True
         if authorization is None or not authorization.startswith("Bearer "):
             return False
-        given = authorization.removeprefix("Bearer ").encode("utf-8", "surrogateescape")
+        # HTTP headers arrive as Latin-1, whatever the bytes meant: these are the bytes again.
+        given = authorization.removeprefix("Bearer ").strip(" ").encode("latin-1", "replace")
         accepted = False
         for key in self._keys:
             accepted |= hmac.compare_digest(key, given)

@@ -95,7 +95,7 @@ def serve(
     max_decoded_mib: Annotated[int, typer.Option(help="Body limit in MiB, decompressed.")] = 64,
     max_text_chars: Annotated[
         int, typer.Option(help="Characters of state and questions in a request.")
-    ] = 1_000_000,
+    ] = 400_000,
     max_questions: Annotated[int, typer.Option(help="Questions in a request.")] = 256,
     max_queue: Annotated[int, typer.Option(help="Requests waiting, above that 529.")] = 1024,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",

@@ -12,11 +12,13 @@ from typing import Any
 
 from system1_core.answers import Result, fault
 from system1_core.errors import (
+    DeadlineExceeded,
     DeviceLost,
     InferenceFailed,
     InvalidRequest,
     ModelUnavailable,
     System1Error,
+    TooLarge,
 )
 from system1_core.executor import Executor
 from system1_core.executor_thread import ExecutorThread
@@ -29,8 +31,9 @@ from system1_core.wire.dialect import Dialect
 
 logger = logging.getLogger("system1")
 
-# Tokenising a body of this size takes about a millisecond: more would hold up the event loop.
-PREPARE_INLINE_BYTES = 16 * 1024
+# Preparing or finishing this much takes about a millisecond: more would hold up the event loop.
+INLINE_BYTES = 16 * 1024
+INLINE_OPTIONS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,7 @@ class Engine:
         """Answers to one request; `deadline` is a time of the event loop's clock."""
         started = perf_counter()
         self._check(request)
-        prepared = await self._prepare(request)
+        prepared = await self._prepare(request, deadline)
         return await self._finish(request, prepared, deadline, started)
 
     async def answer_batch(
@@ -123,7 +126,7 @@ class Engine:
         started = perf_counter()
         for request in requests:
             self._check(request)
-        prepared = [await self._prepare(request) for request in requests]
+        prepared = [await self._prepare(request, deadline) for request in requests]
         tasks = [
             asyncio.create_task(self._finish(request, one, deadline, started))
             for request, one in zip(requests, prepared, strict=True)
@@ -151,10 +154,17 @@ class Engine:
                     f"model {self.name!r} answers {', '.join(types)} only", type="unsupported_type"
                 )
 
-    async def _prepare(self, request: Request) -> Prepared:
-        if request.num_bytes <= PREPARE_INLINE_BYTES:
-            return self.processor.prepare(request)
-        return await asyncio.to_thread(self.processor.prepare, request)
+    async def _prepare(self, request: Request, deadline: float | None) -> Prepared:
+        prepared: Prepared = await _off_loop_if_large(
+            request, deadline, self.processor.prepare, request
+        )
+        tokens = sum(prompt.num_tokens for prompt in prepared.prompts)
+        if tokens > self.executor.max_request_tokens:
+            raise TooLarge(
+                f"the request takes {tokens} tokens, limit {self.executor.max_request_tokens}: "
+                "send fewer or shorter questions and options"
+            )
+        return prepared
 
     async def _finish(
         self, request: Request, prepared: Prepared, deadline: float | None, started: float
@@ -166,7 +176,9 @@ class Engine:
         while isinstance(step, Prepared):
             outputs = await self.scheduler.run(step.prompts, deadline)
             tokens += sum(prompt.num_tokens for prompt in step.prompts)
-            step = self.processor.finish(step.context, outputs)
+            step = await _off_loop_if_large(
+                request, deadline, self.processor.finish, step.context, outputs
+            )
         result = step if isinstance(step, Result) else Result(answers=step, input_tokens=tokens)
         self._check_answers(request, result)
         done = perf_counter()
@@ -225,3 +237,17 @@ class Engine:
         if hasattr(self, "processor"):
             self.processor.close()
         self._thread.close()
+
+
+async def _off_loop_if_large(
+    request: Request, deadline: float | None, call: Callable[..., Any], *args: Any
+) -> Any:
+    """`call(*args)`, in a worker thread when the request is large; 504 when its time runs out."""
+    num_options = sum(len(question.options) for question in request.questions)
+    if request.num_bytes <= INLINE_BYTES and num_options <= INLINE_OPTIONS:
+        return call(*args)
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await asyncio.to_thread(call, *args)
+    except TimeoutError:
+        raise DeadlineExceeded("the request's time ran out before its answer") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from system1_core.backend import Backend
 from system1_core.checkpoint import checkpoint_named, pull, verify
 from system1_core.config import ModelChoice, ServeConfig, check_options, family_options
 from system1_core.engine import Engine, EngineParts
-from system1_core.errors import ConfigError, NotFound
+from system1_core.errors import ConfigError, NotFound, abridged
 from system1_core.family import Load, ModelFamily
 from system1_core.metrics import EngineMetrics, Metrics
 from system1_core.plugins import Plugins, replacement
@@ -69,9 +68,8 @@ class Engines:
                 return engine
         if reference and self.first.reference and self.first.reference.accepts_model(name):
             return self.first
-        shown = name if len(name) <= 100 else name[:100] + "…"
         served = ", ".join(engine.name for engine in self.all)
-        raise NotFound(f"model {shown!r} is not served here; served: {served}")
+        raise NotFound(f"model {abridged(name)!r} is not served here; served: {served}")
 
     async def start(self) -> None:
         """Load and warm every engine in turn; the first failure ends it."""
@@ -103,7 +101,7 @@ def _model_entry(name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
         "description": family.description,
-        "release_date": family.release_date or date.today().isoformat(),
+        "release_date": family.release_date,
         "x_family": family.name,
         "x_question_types": list(family.question_types),
         "x_images": family.accepts_images,

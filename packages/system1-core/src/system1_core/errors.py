@@ -42,21 +42,27 @@ class Problem:
     input: Any = field(default=MISSING)
 
     def as_json(self) -> dict[str, Any]:
-        """The entry as the wire shows it; long inputs are abridged."""
-        body: dict[str, Any] = {"loc": list(self.loc), "msg": self.msg, "type": self.type}
+        """The entry as the wire shows it, abridged: an error must not echo megabytes."""
+        loc = [abridged(part, 256) if isinstance(part, str) else part for part in self.loc]
+        body: dict[str, Any] = {"loc": loc, "msg": abridged(self.msg, 1_000), "type": self.type}
         if self.input is not MISSING:
-            body["input"] = _abridged(self.input)
+            body["input"] = _shown(self.input)
         return body
 
 
-def _abridged(value: Any) -> Any:
-    """An error must not echo megabytes: keep short scalars, name the kind of everything else."""
+def abridged(text: str, limit: int = 100) -> str:
+    """`text`, or its beginning and an ellipsis."""
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def _shown(value: Any) -> Any:
+    """Short scalars as they are, the kind of everything else."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
         return value if abs(value) < 2**53 else f"integer of {value.bit_length()} bits"
     if isinstance(value, str):
-        return value if len(value) <= 100 else value[:100] + "…"
+        return abridged(value)
     return f"{type(value).__name__} of {len(value)}" if hasattr(value, "__len__") else repr(value)
 
 
@@ -67,7 +73,7 @@ class InvalidRequest(System1Error):
     error_type = "invalid_request_error"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("; ".join(problem.msg for problem in problems))
+        super().__init__(abridged("; ".join(problem.msg for problem in problems), 4_000))
         self.problems = tuple(problems)
 
     @classmethod
@@ -115,6 +121,11 @@ class BodyTimeout(System1Error):
 
     status = 408
     error_type = "request_timeout"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        # What still comes is no new request.
+        return {"Connection": "close"}
 
 
 class TooLarge(System1Error):

@@ -11,6 +11,8 @@ from system1_core.processor import Prompt
 class Executor:
     """Runs batches of prompts.
 
+    A request whose first round takes more than `max_request_tokens` is refused with 413.
+
     One thread loads, warms, runs and closes an executor, and device work is done when `execute`
     returns. Where the work is I/O, write `async def execute`: it then runs on the event loop, up
     to `max_concurrent_batches` at a time.
@@ -19,6 +21,7 @@ class Executor:
     max_batch_prompts: int = 64
     max_batch_tokens: int = 16_384
     max_concurrent_batches: int = 1
+    max_request_tokens: int = 1_048_576
 
     def execute(self, prompts: Sequence[Prompt]) -> Sequence[Any] | Awaitable[Sequence[Any]]:
         """One output for each prompt, in order; raises `DeviceLost` if nothing runs any more."""

@@ -54,7 +54,8 @@ class Route:
     """A route of a family's own, for instance CLM's `/v1/rank`.
 
     `answer(engine, body, deadline)` is async, gets the parsed JSON and a time of the event loop's
-    clock, and returns the JSON to send; it raises the errors of `system1_core.errors`. The server does keys, limits, request ids and error bodies.
+    clock, and returns the JSON to send; it raises the errors of `system1_core.errors`. The server
+    does keys, limits, request ids and error bodies.
     """
 
     path: str

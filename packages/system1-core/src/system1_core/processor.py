@@ -37,7 +37,7 @@ class Prepared:
 class Processor:
     """The host side of a family: text in, prompts out; outputs in, answers out.
 
-    `prepare` may run on a worker thread (large requests), several at a time; keep no state that
+    Both methods may run on worker threads (large requests), several at a time; keep no state that
     this would break. `names` are further names that a request's `model` may use, known only once
     the parts are loaded (heads found in a folder).
     """

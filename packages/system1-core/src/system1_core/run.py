@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -21,6 +23,8 @@ logger = logging.getLogger("system1")
 
 # The SDKs keep idle connections for 30 s: close later than they do, or they meet a reset.
 KEEP_ALIVE_S = 75
+# After the drain limit the process ends by itself within this time.
+FORCED_EXIT_S = 3.0
 
 
 class DrainingServer(uvicorn.Server):
@@ -37,6 +41,7 @@ class DrainingServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 lifespan="off",
+                http=_http_protocol(),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 backlog=2048,
                 ws="none",
@@ -49,8 +54,7 @@ class DrainingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """First signal: drain. Second: leave at once."""
         if self._service.engines.draining:
-            super().handle_exit(sig, frame)
-            return
+            os._exit(1)
         self._service.engines.draining = True
         self._loop.call_soon_threadsafe(self._begin_drain)
 
@@ -58,12 +62,26 @@ class DrainingServer(uvicorn.Server):
         self._drain = self._loop.create_task(self._drained())
 
     async def _drained(self) -> None:
+        """Wait for the admitted requests up to the limit, then answer the rest 503 and leave."""
         metrics = self._service.metrics
-        deadline = self._loop.time() + self._service.config.drain_timeout_s
+        limit_s = self._service.config.drain_timeout_s
+        # Whatever hangs (a client that does not read, a device), the process ends.
+        self._loop.call_later(limit_s + FORCED_EXIT_S, os._exit, 1)
+        deadline = self._loop.time() + limit_s
         logger.info("draining: no new requests, %d to finish", metrics.num_in_flight)
         while metrics.num_in_flight and self._loop.time() < deadline:
             await asyncio.sleep(0.05)
+        if metrics.num_in_flight:
+            logger.warning("drain limit of %g s reached: the rest gets 503", limit_s)
+            for exchange in list(self._service.exchanges):
+                exchange.cancel("draining")
+            await asyncio.sleep(0.2)
         self.should_exit = True
+        # Responses that are not read yet have until the limit.
+        self._loop.call_at(max(deadline, self._loop.time() + 1), self._force_exit)
+
+    def _force_exit(self) -> None:
+        self.force_exit = True
 
     async def serve_all(self) -> None:
         """Bind, load in the background while /health says "loading", serve until told to stop."""
@@ -131,3 +149,12 @@ def _new_event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def _http_protocol() -> Any:
+    """Ours over httptools, where it is installed (CPython), else uvicorn's choice."""
+    try:
+        from system1_core.http_protocol import BoundedHttpProtocol
+    except ImportError:
+        return "auto"
+    return BoundedHttpProtocol

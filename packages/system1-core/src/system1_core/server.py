@@ -31,6 +31,7 @@ from system1_core.errors import (
     ModelUnavailable,
     NotFound,
     System1Error,
+    abridged,
 )
 from system1_core.family import Route
 from system1_core.metrics import Metrics
@@ -65,6 +66,7 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     systemone: Dialect = field(default_factory=SystemOne)
     decisions: Dialect = field(default_factory=Decisions)
+    exchanges: set[asyncio.Task[Any]] = field(default_factory=set)
 
 
 def make_app(service: Service) -> FastAPI:
@@ -84,7 +86,7 @@ def make_app(service: Service) -> FastAPI:
             allow_origins=list(service.config.cors_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
-            expose_headers=[REQUEST_ID, "retry-after"],
+            expose_headers=[REQUEST_ID, "retry-after", "retry-after-ms"],
         )
     return app
 
@@ -225,7 +227,7 @@ class Routes:
             )
             body = self._service.systemone.error(shaped)
             return respond(http, 405, body, error.headers or {})
-        return self._error(http, NotFound(f"there is nothing at {http.url.path}"))
+        return self._error(http, NotFound(f"there is nothing at {abridged(http.url.path)}"))
 
     async def unexpected(self, http: HttpRequest, error: Exception) -> Response:
         """Anything else that escaped: says nothing of the inside."""
@@ -246,31 +248,40 @@ class Exchange:
 
     async def run(self, handle: Callable[[Exchange, Body], Awaitable[Any]]) -> Response:
         """The response; the client's leaving cancels what has not been dispatched."""
-        metrics = self._service.metrics
+        metrics, exchanges = self._service.metrics, self._service.exchanges
+        task = asyncio.current_task()
+        assert task is not None
         started = perf_counter()
         metrics.num_in_flight += 1
+        exchanges.add(task)
         try:
-            self._service.keys.check(self._http.headers.get("authorization"))
-            self._check_ready()
-            body = await self._read()
-            self.deadline = (
-                asyncio.get_running_loop().time() + self._service.config.request_timeout_s
-            )
-            answer = await self._unless_client_leaves(handle(self, body))
+            answer = await self._answer(handle)
             took_ms = f"{(perf_counter() - started) * 1e3:.2f}"
             response = respond(self._http, 200, answer, {"x-system1-time-ms": took_ms})
         except System1Error as error:
             response = self._fail(error)
         except ClientGone:
             response = Response(status_code=499)  # nobody reads it; the metrics count it
+        except asyncio.CancelledError:
+            # Only draining cancels an exchange whose client is there.
+            task.uncancel()
+            response = self._fail(ModelUnavailable("the server is draining", retry_after_s=5))
         except Exception:
             logger.exception("%s failed", self._route)
             response = self._fail(InferenceFailed())
         finally:
             metrics.num_in_flight -= 1
+            exchanges.discard(task)
         metrics.requests.labels(self._route, response.status_code).inc()
         metrics.request_seconds.labels(self._route).observe(perf_counter() - started)
         return response
+
+    async def _answer(self, handle: Callable[[Exchange, Body], Awaitable[Any]]) -> Any:
+        self._service.keys.check(self._http.headers.get("authorization"))
+        self._check_ready()
+        body = await self._read()
+        self.deadline = asyncio.get_running_loop().time() + self._service.config.request_timeout_s
+        return await self._unless_client_leaves(handle(self, body))
 
     def _check_ready(self) -> None:
         engines = self._service.engines

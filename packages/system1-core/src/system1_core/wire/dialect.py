@@ -30,7 +30,7 @@ class RequestLimits:
     max_levels: int = 10
     max_total_options: int = 8_192
     max_states: int = 64
-    max_text_chars: int = 1_000_000
+    max_text_chars: int = 400_000
     max_images: int = 64
     max_image_bytes: int = 16 * 2**20
 

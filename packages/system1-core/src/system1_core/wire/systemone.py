@@ -55,6 +55,8 @@ class SystemOne(Dialect):
         model = _model(fields, problems)
         states = _states(fields, limits, problems)
         questions = parse_questions(fields.get("questions", MISSING), limits, problems)
+        total = sum(len(question.options) for question in questions)
+        check_total_options(len(states) * total, limits, problems, "states times questions")
         placed: list[tuple[Any, Mapping[str, Any]]] = [(state, EMPTY) for state in states]
         if has_images(body, fields, states):
             for name in ("media", "images"):
@@ -137,10 +139,12 @@ def parse_questions(
     return tuple(questions)
 
 
-def check_total_options(total: int, limits: RequestLimits, problems: Problems) -> None:
-    """Notes a request whose questions have too many options and levels together."""
+def check_total_options(
+    total: int, limits: RequestLimits, problems: Problems, where: str = "questions"
+) -> None:
+    """Notes a body that asks for too many options and levels together."""
     if total > limits.max_total_options:
-        msg = f"questions: {total} options in all, limit {limits.max_total_options}"
+        msg = f"{where}: {total} options in all, limit {limits.max_total_options}"
         problems.add(("questions",), msg, "too_long")
 
 

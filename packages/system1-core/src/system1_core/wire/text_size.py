@@ -38,4 +38,6 @@ def _num_chars(value: Any) -> int:
         return sum(len(key) + _num_chars(member) for key, member in value.items())
     if isinstance(value, list):
         return sum(map(_num_chars, value))
-    return 4  # a number, true, false or null
+    if isinstance(value, int):
+        return 1 + int(value.bit_length() * 0.302)  # decimal digits, without writing them
+    return 8  # a fraction, or null

@@ -1,0 +1,1 @@
+"""A model that takes as long as it is told to."""
