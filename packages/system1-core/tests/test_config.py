@@ -69,6 +69,14 @@ def test_options_are_parsed_and_defaults_filled_in():
     assert family_options(FAMILY, ["laya.group=16"]) == {"group": 16}
 
 
+@pytest.mark.parametrize("key", ["long-state", "long_state"])
+@pytest.mark.parametrize("declared", ["long-state", "long_state"])
+def test_a_key_may_be_written_with_either_sign(key, declared):
+    one = family("laya", options=[Option(name=declared, help="")])
+    check_options([one], [f"laya.{key}=cut"])
+    assert family_options(one, [f"laya.{key}=cut"]) == {declared: "cut"}
+
+
 def test_an_option_reaches_the_single_checkpoint_siblings():
     assert family_options(SIBLING, ["laya.group=16"]) == {"group": 16}
     assert family_options(FAMILY, ["laya-english.group=16"]) == {"group": 32}

@@ -280,6 +280,8 @@ def _log(level: str) -> None:
     if level not in levels:
         raise ConfigError(f"--log-level {level!r}: expected one of {', '.join(levels)}")
     handler = RichHandler(console=stderr, show_path=False, markup=False, highlighter=None)
+    for library in ("httpx", "httpcore", "urllib3"):  # a line for each request, at "info"
+        logging.getLogger(library).setLevel(logging.WARNING)
     logging.basicConfig(level=levels[level], format="%(message)s", handlers=[handler], force=True)
 
 

@@ -89,14 +89,14 @@ def family_options(family: ModelFamily, given: Sequence[str]) -> Mapping[str, An
     Texts for other families are passed over; see `check_options`. Raises ConfigError for a value
     that its option refuses.
     """
-    declared = {option.name: option for option in family.options}
-    values = {name: option.default for name, option in declared.items()}
+    declared = {_plain(option.name): option for option in family.options}
+    values = {option.name: option.default for option in family.options}
     for text in given:
         name, key, value = _split_option(text)
         if not _is_for(family, name) or key not in declared:
             continue
         try:
-            values[key] = declared[key].parse(value)
+            values[declared[key].name] = declared[key].parse(value)
         except ValueError as error:
             raise ConfigError(f"--option {text!r}: {error}") from None
     return values
@@ -111,7 +111,7 @@ def check_options(families: Sequence[ModelFamily], given: Sequence[str]) -> None
             served = ", ".join(family.name for family in families)
             raise ConfigError(f"--option {text!r}: {name!r} is not served; served: {served}")
         known = sorted({option.name for family in meant for option in family.options})
-        if key not in known:
+        if key not in map(_plain, known):
             listed = ", ".join(known) or "none"
             raise ConfigError(f"--option {text!r}: {name} has no {key!r}; it has: {listed}")
 
@@ -126,4 +126,9 @@ def _split_option(text: str) -> tuple[str, str, str]:
     name, dot, key = path.partition(".")
     if not (equals and dot and name and key):
         raise ConfigError(f"--option {text!r}: expected NAME.KEY=VALUE")
-    return name, key.replace("-", "_"), value
+    return name, _plain(key), value
+
+
+def _plain(key: str) -> str:
+    """Keys may be written with - or _."""
+    return key.replace("-", "_")

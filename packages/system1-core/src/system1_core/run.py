@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Callable
@@ -101,6 +102,7 @@ class DrainingServer(uvicorn.Server):
             self.error = error
             self.should_exit = True
             return
+        _spare_the_collector()
         host, port = self._service.config.host, self.bound_port
         names = ", ".join(engine.name for engine in self._service.engines.all)
         shown = f"[{host}]" if ":" in host else host
@@ -118,6 +120,17 @@ class DrainingServer(uvicorn.Server):
             for socket in server.sockets:
                 return int(socket.getsockname()[1])
         return self._service.config.port
+
+
+def _spare_the_collector() -> None:
+    """What is loaded stays: look for cycles among the requests' objects only, and less often.
+
+    With torch imported the collector took 60 to 150 us of processor time a request (2 cores,
+    64 clients, LAYA without its network).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def serve(config: ServeConfig, plugins: Plugins) -> None:
