@@ -89,7 +89,7 @@ def test_several_of_one_rank_are_listed():
 
 
 def test_a_rank_of_zero_is_never_the_default():
-    with pytest.raises(ConfigError, match="name one: zeros"):
+    with pytest.raises(ConfigError, match="unless it is named; installed: zeros"):
         plugins(family(default_rank=0)).default_family()
 
 

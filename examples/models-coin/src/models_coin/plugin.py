@@ -32,7 +32,9 @@ def system1_register_models() -> list[ModelFamily]:
                         "type": "choice",
                         "instructions": "Which side is up?",
                         "criteria": {"heads": None, "tails": None},
-                    }
+                    },
+                    "worn": {"type": "score", "criteria": ["new", "used", "worn"]},
+                    "fair": {"type": "noul", "instructions": "Is it a fair coin?"},
                 },
             },
         )

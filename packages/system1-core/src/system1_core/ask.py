@@ -39,14 +39,21 @@ def request_body(
     questions: Json = {}
     for text in choices:
         question, options = _split(text, "--choice")
-        pairs = (option.partition("=") for option in options)
+        pairs = [option.partition("=") for option in options]
         criteria = {name.strip(): description.strip() or None for name, _, description in pairs}
+        if len(criteria) < len(options):
+            raise ConfigError(f"--choice {text!r}: an option occurs twice")
         questions[question] = {"type": "choice", "instructions": question, "criteria": criteria}
     for text in scores:
         question, levels = _split(text, "--score")
         questions[question] = {"type": "score", "instructions": question, "criteria": levels}
     for question in nouls:
+        if not question.strip():
+            raise ConfigError("--noul: the question is empty")
         questions[question] = {"type": "noul", "instructions": question}
+    for text in (state or "", *choices, *scores, *nouls):
+        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            raise ConfigError("the state or a question is not valid UTF-8: convert it first")
     if state is None and not questions:
         return None
     if state is None or not questions:
@@ -99,6 +106,9 @@ def ask_server(
     """Ask a running server; raises DependencyFailed with what it said."""
     if body is None:
         raise ConfigError("--url: give a state and a question")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"--url {url!r}: begin it with http:// or https://")
+    url = url.rstrip("/").removesuffix("/v1")
     sent = {"model": model or "jev-latest", **body}
     headers = {"Content-Type": "application/json"}
     if api_key:

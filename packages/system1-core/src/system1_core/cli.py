@@ -101,13 +101,19 @@ def serve(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve models over HTTP until SIGTERM."""
-    from system1_core.config import ModelChoice, ServeConfig
+    from system1_core.config import ModelChoice, ServeConfig, above_zero
     from system1_core.plugins import discover
     from system1_core.run import serve as serve_until_signal
     from system1_core.wire.dialect import RequestLimits
     from system1_core.wire.transport import TransportLimits
 
     _log(log_level)
+    for name, value in (
+        ("--max-body-mib", max_body_mib),
+        ("--max-decoded-mib", max_decoded_mib),
+        ("--body-timeout", body_timeout),
+    ):
+        above_zero(name, value)
     config = ServeConfig(
         models=[ModelChoice.parse(text) for text in models or ()],
         options=option or (),
@@ -172,7 +178,7 @@ def ask(
 
     _log("warning")
     if state == "-":
-        state = sys.stdin.read()
+        state = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     body = request_body(state, choice or (), score or (), noul or ())
     if url is not None:
         body, response = ask_server(url, api_key, model, body)

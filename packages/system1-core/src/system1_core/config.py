@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,9 +72,17 @@ class ServeConfig:
         _one_of("--profile", self.profile, PROFILES)
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"--port {self.port}: expected 0 to 65535")
-        for name in ("request_timeout_s", "drain_timeout_s", "max_queued_requests"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}: expected a number above 0")
+        above_zero("--request-timeout", self.request_timeout_s)
+        above_zero("--drain-timeout", self.drain_timeout_s)
+        above_zero("--max-queue", self.max_queued_requests)
+        above_zero("--max-questions", self.limits.max_questions)
+        above_zero("--max-text-chars", self.limits.max_text_chars)
+        for origin in self.cors_origins:
+            if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
+                raise ConfigError(
+                    f"--cors-origin {origin!r}: expected scheme and host, without a path, such as "
+                    "https://app.example.com"
+                )
         if self.root_path and not re.fullmatch(r"(/[\w.~-]+)+", self.root_path):
             raise ConfigError(f"--root-path {self.root_path!r}: expected a path such as /prefix")
 
@@ -81,6 +90,12 @@ class ServeConfig:
 def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise ConfigError(f"{option} {value!r}: expected one of {', '.join(allowed)}")
+
+
+def above_zero(option: str, value: float) -> None:
+    """Raises ConfigError, naming the option, for a number that is no limit."""
+    if not (value > 0 and math.isfinite(value)):
+        raise ConfigError(f"{option} {value:g}: expected a finite number above 0")
 
 
 def family_options(family: ModelFamily, given: Sequence[str]) -> Mapping[str, Any]:

@@ -68,8 +68,11 @@ class Plugins:
                     f"the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} is "
                     f"broken: {plugin.error}"
                 )
-        installed = ", ".join(sorted(self.families)) or "none: pip install models-mini"
-        raise ConfigError(f"no installed model family is called {name!r}; installed: {installed}")
+        installed = ", ".join(sorted(self.families)) or "none"
+        raise ConfigError(
+            f"no installed model family is called {name!r}; installed: {installed}. Families come "
+            "in packages of their own, for instance models-laya: install it beside system1-core"
+        )
 
     def pullable(self, name: str) -> tuple[ModelFamily, list[str]]:
         """The family that `system1 pull NAME` means and its checkpoints: all, or the one named."""
@@ -91,9 +94,13 @@ class Plugins:
         best = [family for family in ranked if family.default_rank == top]
         if top > 0 and len(best) == 1:
             return best[0]
-        names = ", ".join(sorted(family.name for family in (best if top > 0 else ranked)))
-        if not names:
+        if not ranked:
             raise ConfigError("no model is installed: pip install models-mini")
+        names = ", ".join(sorted(family.name for family in (best if top > 0 else ranked)))
+        if top == 0:
+            raise ConfigError(
+                f"no installed model is served unless it is named; installed: {names}"
+            )
         raise ConfigError(f"several models may be the default; name one: {names}")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -24,6 +25,7 @@ logger = logging.getLogger("system1")
 
 # The SDKs keep idle connections for 30 s: close later than they do, or they meet a reset.
 KEEP_ALIVE_S = 75
+SWITCH_INTERVAL_S = 0.0002
 # After the drain limit the process ends by itself within this time.
 FORCED_EXIT_S = 3.0
 
@@ -122,6 +124,15 @@ class DrainingServer(uvicorn.Server):
         return self._service.config.port
 
 
+def _share_the_interpreter() -> None:
+    """Let an executor's thread in soon while the event loop is busy, and the loop after it.
+
+    A thread takes the interpreter again after every wait for its device; at Python's own 5 ms each
+    time, device and event loop worked in turns instead of at once.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
 def _spare_the_collector() -> None:
     """What is loaded stays: look for cycles among the requests' objects only, and less often.
 
@@ -143,11 +154,15 @@ def serve(config: ServeConfig, plugins: Plugins) -> None:
         metrics=metrics,
     )
     server = DrainingServer(service)
+    _share_the_interpreter()
     try:
         with asyncio.Runner(loop_factory=_new_event_loop()) as runner:
             runner.run(server.serve_all())
     except SystemExit:
-        raise ConfigError(f"cannot listen on {config.host}:{config.port}: see above") from None
+        raise ConfigError(
+            f"cannot listen on --host {config.host} --port {config.port}, see the line above: stop "
+            "what uses the port, or choose another with --port"
+        ) from None
     except KeyboardInterrupt:
         pass
     if server.error is not None:

@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
-from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request as HttpRequest
@@ -22,6 +21,7 @@ from starlette.responses import Response
 from system1_core import __version__
 from system1_core.auth import Keys
 from system1_core.config import PROFILES, ServeConfig
+from system1_core.docs_page import docs_page
 from system1_core.engine import Engine
 from system1_core.engines import Engines
 from system1_core.errors import (
@@ -192,16 +192,17 @@ class Routes:
         # With a key the description of the server is not public.
         if self._service.keys.required:
             return self._error(http, NotFound("not found"))
-        config = self._service.config
-        document = openapi_document(__version__, config.root_path, config.limits)
-        return respond(http, 200, document)
+        return respond(http, 200, self._document())
 
     async def _docs(self, http: HttpRequest) -> Response:
         if self._service.keys.required:
             return self._error(http, NotFound("not found"))
-        page = get_swagger_ui_html(openapi_url="openapi.json", title="system1")
-        page.headers.update(base_headers(http))
-        return page
+        page = docs_page(self._document())
+        return Response(page, headers=base_headers(http), media_type="text/html")
+
+    def _document(self) -> dict[str, Any]:
+        config = self._service.config
+        return openapi_document(__version__, config.root_path, config.limits)
 
     async def _playground(self, http: HttpRequest) -> Response:
         page = files("system1_core").joinpath("playground.html").read_text("utf-8")

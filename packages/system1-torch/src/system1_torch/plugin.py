@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from system1_core.backend import Backend
@@ -20,9 +21,19 @@ class TorchBackend(Backend):
         self.default_dtype = default_dtype
 
     def is_available(self) -> bool:
+        _limit_spinning()
         from system1_torch.device import is_device_available
 
         return is_device_available(self.device)
+
+
+def _limit_spinning() -> None:
+    """Let OpenMP's idle workers sleep after some microseconds; takes effect before torch loads.
+
+    By default they spin for milliseconds, which on shared cores costs a small model ten times its
+    own time (measured: 92 to 280 ms against 11 to 21 on two busy virtual cores).
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 
 @hookimpl

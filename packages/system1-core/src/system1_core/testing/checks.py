@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from system1_core.config import ModelChoice, ServeConfig
 from system1_core.engine import Engine
 from system1_core.engines import build, example_request
+from system1_core.errors import InvalidRequest
 from system1_core.metrics import Metrics
 from system1_core.plugins import discover
 from system1_core.wire.dialect import Body, RequestLimits
 from system1_core.wire.systemone import SystemOne
 
-NUM_NEIGHBOURS = 8
+# Asked beside the example's own questions, so that no type is forgotten and no question is alone.
+QUESTIONS: Mapping[str, Mapping[str, Any]] = {
+    "choice": {
+        "type": "choice",
+        "instructions": "What is it about?",
+        "criteria": {"money": "prices and payments", "weather": None, "something else": None},
+    },
+    "score": {"type": "score", "instructions": "How long is it?", "criteria": ["short", "long"]},
+    "noul": {"type": "noul", "instructions": "Is it a question?"},
+}
+# Other clients' states, which share a batch with the example.
+NEIGHBOURS = ("", "The sun will shine tomorrow.", "How much is a ticket? " * 8, "12 euros")
 
 
 def check_family(name: str, *, tolerance: float = 1e-5, **settings: Any) -> None:
     """Serve an installed family in this process and hold it to what the protocol asks of all.
 
     `name` is NAME or NAME=FOLDER, `settings` are fields of ServeConfig. Asserts that the example
-    request is answered, and that renaming ids, asking questions alone, their order, and requests
-    beside it in a batch move no number by more than `tolerance`.
+    and a question of each type the family declares are answered, and that renaming ids, asking a
+    question alone, the order of questions, and other requests in the same batch move no number by
+    more than `tolerance`.
     """
     config = ServeConfig(models=[ModelChoice.parse(name)], **settings)
     asyncio.run(_check(build(config, discover(), Metrics()).first, tolerance))
@@ -39,31 +53,47 @@ async def _check(engine: Engine, tolerance: float) -> None:
 
 
 async def _check_answers(engine: Engine, example: Mapping[str, Any], tolerance: float) -> None:
-    state, questions = example["state"], example["questions"]
-    alone = await ask(engine, state, questions)
-    assert list(alone) == list(questions), "one answer for each question, in order"
+    more = {f"check {kind}": QUESTIONS[kind] for kind in engine.family.question_types}
+    beside = {key: example[key] for key in example.keys() - {"model", "state", "questions"}}
+    ask = Asker(engine, beside)
+    state, questions = example["state"], {**example["questions"], **more}
+    together = await ask(state, questions)
+    assert list(together) == list(questions), "one answer for each question, in order"
     for name, question in questions.items():
-        single = await ask(engine, state, {name: question})
-        assert distance(single[name], alone[name]) <= tolerance, f"{name}: neighbours changed it"
-    renamed = await ask(engine, state, {f"other {name}": one for name, one in questions.items()})
-    backwards = await ask(engine, state, dict(reversed(questions.items())))
+        single = await ask(state, {name: question})
+        assert distance(single[name], together[name]) <= tolerance, f"{name}: others changed it"
+    renamed = await ask(state, {f"other {name}": one for name, one in questions.items()})
+    backwards = await ask(state, dict(reversed(questions.items())))
     for name in questions:
-        assert distance(renamed[f"other {name}"], alone[name]) <= tolerance, "an id changed it"
-        assert distance(backwards[name], alone[name]) <= tolerance, "the order changed it"
-    crowd = await asyncio.gather(*(ask(engine, state, questions) for _ in range(NUM_NEIGHBOURS)))
-    for answers in crowd:
+        assert distance(renamed[f"other {name}"], together[name]) <= tolerance, "an id changed it"
+        assert distance(backwards[name], together[name]) <= tolerance, "the order changed it"
+    states, alone = [state], [together]
+    for other in NEIGHBOURS:
+        with suppress(InvalidRequest):  # a family may read images only
+            alone.append(await ask(other, questions))
+            states.append(other)
+    crowd = await asyncio.gather(*(ask(each, questions) for each in states * 2))
+    for index, answers in enumerate(crowd):
         for name in questions:
-            assert distance(answers[name], alone[name]) <= tolerance, "a batch changed it"
+            moved = distance(answers[name], alone[index % len(states)][name])
+            assert moved <= tolerance, f"{name}: another request in its batch changed it"
 
 
-async def ask(engine: Engine, state: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
-    """The protocol's answers of a started engine, by question id."""
-    dialect = SystemOne()
-    body = Body(json={"state": state, "questions": questions})
-    request = dialect.parse(body, RequestLimits())
-    result = await engine.answer(request)
-    answers: dict[str, Any] = dialect.render(request, result, engine.name)["answers"]
-    return answers
+class Asker:
+    """Asks a started engine; `more` stands in every body."""
+
+    def __init__(self, engine: Engine, more: Mapping[str, Any]) -> None:
+        self._engine = engine
+        self._more = more
+
+    async def __call__(self, state: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
+        """The protocol's answers, by question id."""
+        dialect = SystemOne()
+        body = Body(json={"state": state, "questions": questions, **self._more})
+        request = dialect.parse(body, RequestLimits())
+        result = await self._engine.answer(request)
+        answers: dict[str, Any] = dialect.render(request, result, self._engine.name)["answers"]
+        return answers
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
