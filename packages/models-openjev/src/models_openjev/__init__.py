@@ -1,0 +1,1 @@
+"""Open-Jev decision models: every candidate answer is scored on its own."""
