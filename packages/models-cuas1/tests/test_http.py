@@ -178,9 +178,9 @@ def test_the_same_answers_under_many_clients(server):
     with ThreadPoolExecutor(16) as pool:
         together = list(pool.map(server.ask, bodies * 2))
     for found, expected in zip(together, alone * 2, strict=True):
-        assert_close(found, expected, 1e-5)
+        assert_close(found, expected, 1e-4)
 
 
 @pytest.mark.parametrize("name", ["cuas1", "cuas1-text", "cuas1-multimodal"])
 def test_the_family_keeps_what_the_protocol_asks_of_all(name):
-    check_family(f"{name}={ADAPTERS}", options=[f"{name}.base={BASE}"])
+    check_family(f"{name}={ADAPTERS}", tolerance=1e-4, options=[f"{name}.base={BASE}"])

@@ -91,7 +91,7 @@ def test_a_batch_of_states_answers_as_the_states_alone(server):
         reply = server.post("/v1/systemone/batch", {"states": states, "questions": NOUL}, headers)
         for state, found in zip(states, reply.json["results"], strict=True):
             alone = server.ask({"state": state, "questions": NOUL}, headers)
-            assert_close(found["answers"], alone, 1e-5)
+            assert_close(found["answers"], alone, 1e-4)
 
 
 def test_a_body_over_the_originals_limit_is_too_large(server):
