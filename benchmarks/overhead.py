@@ -200,11 +200,11 @@ def main() -> None:
         "rows": [
             {
                 "name": f"overhead.{name}",
-                "value": statistics.median(values),
+                "value": statistics.median(us),
                 "unit": "us",
-                "target": 300,
+                "target": 300 if name == "path_us" else None,
             }
-            for name, values in results.items()
+            for name, us in results.items()
         ],
     }
     print(json.dumps(report["rows"], indent=1))
