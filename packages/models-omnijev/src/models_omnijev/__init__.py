@@ -1,0 +1,1 @@
+"""OmniJev: decisions about images, options as branches behind one shared prefix."""
