@@ -32,6 +32,13 @@ CASES = fixture("cases.json")
 SINGLE_CASES = [case for case in CASES if "trace" in case]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip = pytest.mark.skip(reason="needs a CUDA device")
+    for item in items:
+        if "gpu" in item.keywords and not torch.cuda.is_available():
+            item.add_marker(skip)
+
+
 class Served:
     """One loaded family; `answer` is what the engine does, without a scheduler."""
 

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import math
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from time import perf_counter
 
 import torch
 
+from models_laya.graphs import LayaGraphs
 from models_laya.model import LayaModel, Observe, Packed
+from models_laya.reading import Reading, action_features
 from models_laya.tokens import LayaPrompt
-from system1_core.answers import softmax
 from system1_core.executor import Executor
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What the network says about one prompt: logits by slot, and of the actions."""
-
-    logits: tuple[float, ...]
-    act_logits: tuple[float, ...]
-
-    @property
-    def act_probability(self) -> float:
-        """Probability of the first action, acting."""
-        return softmax(self.act_logits)[0]
+_log = logging.getLogger(__name__)
 
 
 class LayaExecutor(Executor):
     """Prompts of one checkpoint a batch, laid end to end; every weight is read once a batch."""
 
-    def __init__(self, models: Mapping[str, LayaModel], *, is_deterministic: bool = False) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, LayaModel],
+        *,
+        is_deterministic: bool = False,
+        graphs: Mapping[str, LayaGraphs] | None = None,
+    ) -> None:
         self._models = dict(models)
+        self.graphs = dict(graphs or {})
         on_cpu = all(model.device.type == "cpu" for model in self._models.values())
         # A CPU is saturated by a few hundred tokens: more only makes others wait.
         self.max_batch_tokens = 4_096 if on_cpu else 32_768
@@ -41,10 +38,13 @@ class LayaExecutor(Executor):
 
     @torch.inference_mode()
     def execute(self, prompts: Sequence[LayaPrompt]) -> list[Reading]:
+        graphs = self.graphs.get(prompts[0].batch_key)
+        if graphs is not None and (shape := graphs.find(prompts)) is not None:
+            return graphs.read(prompts, shape)
         return self.run(prompts)
 
     def run(self, prompts: Sequence[LayaPrompt], observe: Observe | None = None) -> list[Reading]:
-        """As `execute`; `observe` sees every stage of the network."""
+        """As `execute`, without graphs; `observe` sees every stage of the network."""
         model = self._models[prompts[0].batch_key]
         rows = model.read(pack(prompts, model.device), observe)
         counts = [len(prompt.markers) + 1 for prompt in prompts]
@@ -59,14 +59,24 @@ class LayaExecutor(Executor):
         return [Reading(each, tuple(action)) for each, action in zip(logits, actions, strict=True)]
 
     def warmup(self) -> None:
-        """One short and one long batch on every checkpoint."""
+        """One short and one long batch on every checkpoint, then its graphs."""
         for name in self._models:
             short = LayaPrompt((0,) * 8, batch_key=name, markers=(2, 4), type_id=0)
             long = LayaPrompt((0,) * 256, batch_key=name, markers=(2, 4), type_id=2)
             self.execute([short])
             self.execute([short, long])
+        for name, graphs in self.graphs.items():
+            started = perf_counter()
+            count = graphs.capture()
+            _log.info(
+                "%s: %d CUDA graphs in %.1f s, %d MiB",
+                name, count, perf_counter() - started, graphs.used_bytes >> 20,
+            )  # fmt: skip
 
     def close(self) -> None:
+        for graphs in self.graphs.values():
+            graphs.close()
+        self.graphs.clear()
         self._models.clear()
 
 
@@ -93,12 +103,3 @@ def pack(prompts: Sequence[LayaPrompt], device: torch.device) -> Packed:
         read_rows=torch.tensor(reads, device=device),
         cu_reads=torch.tensor(cu_reads, dtype=torch.int32),
     )
-
-
-def action_features(logits: Sequence[float]) -> tuple[float, float, float, float]:
-    """What the action head knows of the options: top, margin, relative entropy, count."""
-    probabilities = softmax(logits)
-    count = max(2, len(probabilities))
-    top, second = sorted((*probabilities, 0.0), reverse=True)[:2]
-    entropy = -math.fsum(p * math.log(max(p, 1e-9)) for p in probabilities)
-    return top, top - second, entropy / math.log(count), count / 255

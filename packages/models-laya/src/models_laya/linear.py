@@ -16,14 +16,14 @@ class Linear:
     """x @ weight.T + bias; `activation` is "none", "relu" or "gelu" (exact)."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: str = "none") -> None:
-        self._weight, self._bias = weight, bias
+        self._weight = weight
+        self._bias = None if bias is None else bias.to(weight.dtype)
         self._activate = {"none": _identity, "relu": torch.relu, "gelu": functional.gelu}[
             activation
         ]
 
     def __call__(self, x: Tensor) -> Tensor:
-        bias = None if self._bias is None else self._bias.to(x.dtype)
-        return self._activate(functional.linear(x, self._weight, bias))
+        return self._activate(functional.linear(x, self._weight, self._bias))
 
 
 class PackedLinear(Linear):

@@ -7,6 +7,7 @@ from pathlib import Path
 from models_laya.checkpoint import CHECKPOINTS, NAMES, find_checkpoints
 from models_laya.config import load_config
 from models_laya.executor import LayaExecutor
+from models_laya.graphs import LayaGraphs
 from models_laya.ops import LayaOps
 from models_laya.options import LayaOptions
 from models_laya.processor import LayaProcessor
@@ -64,11 +65,17 @@ def load_executor(load: Load) -> LayaExecutor:
     """The networks of every checkpoint served, on the backend's device."""
 
     device, dtype = torch_device(load.backend.device), torch_dtype(load.dtype)
-    if device.type == "cpu":
-        set_cpu_threads(load.options.get("threads"))
+    # Beside another device the host only finishes: threads that spin would cost more than they do.
+    set_cpu_threads(load.options.get("threads") if device.type == "cpu" else 1)
     ops = LayaOps.of(load.backend.ops)
     models = {
         name: load_model(folder, load_config(folder), ops, device, dtype)
         for name, folder in folders_of(load).items()
     }
-    return LayaExecutor(models, is_deterministic=load.deterministic)
+    graphs = {}
+    # The references wait for the device, which a graph may not.
+    if device.type == "cuda" and "local_attention" in load.backend.ops:
+        graphs = {
+            name: LayaGraphs(model) for name, model in models.items() if model.head_size == 64
+        }
+    return LayaExecutor(models, is_deterministic=load.deterministic, graphs=graphs)

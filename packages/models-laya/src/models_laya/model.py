@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +17,13 @@ from models_laya.ops import LayaOps
 # None keeps the dtype of the file.
 Take = Callable[[str, torch.dtype | None], Tensor]
 Observe = Callable[[str, Tensor], None]
+# (cos, sin) of every token, [T, K / 2] each, for layers that see everything and for local ones.
+Tables = Mapping[bool, tuple[Tensor, Tensor]]
 # Width of one attention head in the decision layers.
 HEAD_SIZE = 64
 HEAD_EPS = 1e-5
+# What the action head is told of the options.
+NUM_FEATURES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +58,14 @@ class Rotary:
 
     def at(self, positions: Tensor, max_seqlen: int) -> tuple[Tensor, Tensor]:
         """(cos, sin), [T, K / 2] each."""
-        if max_seqlen > self._table[0].shape[0]:
-            self._table = self._compute(max_seqlen)
-        return self._table[0][positions], self._table[1][positions]
+        cos, sin = self.table_of(max_seqlen)
+        return cos[positions], sin[positions]
+
+    def table_of(self, length: int) -> tuple[Tensor, Tensor]:
+        """(cos, sin) of the first `length` positions, [length, K / 2] each."""
+        if length > self._table[0].shape[0]:
+            self._table = self._compute(length)
+        return self._table[0][:length], self._table[1][:length]
 
 
 class EncoderLayer:
@@ -120,6 +129,8 @@ class DecisionLayer:
         bias = take(f"{name}.self_attn.in_proj_bias", torch.float32)
         self._query = make_linear(weight[:width], bias[:width])
         self._key_value = make_linear(weight[width:], bias[width:])
+        # One product for all three where the weight's parts stay where they are.
+        self._qkv = make_linear(weight, bias) if weight.is_cuda else None
         del weight
 
         def linear(part: str, activation: str = "none") -> Linear:
@@ -132,8 +143,12 @@ class DecisionLayer:
 
     def __call__(self, hidden: Tensor, batch: Packed, dtype: torch.dtype) -> Tensor:
         """The residual stream of every token, after the layer."""
-        x, k, v = self._keys_and_values(hidden, dtype)
-        q = self._heads(self._query(x))
+        if self._qkv is None:
+            x, k, v = self._keys_and_values(hidden, dtype)
+            q = self._heads(self._query(x))
+        else:
+            x = self._ops.layer_norm(hidden, *self._norm1, HEAD_EPS).to(dtype)
+            q, k, v = map(self._heads, self._qkv(x).chunk(3, dim=-1))
         attended = self._ops.local_attention(q, k, v, batch.cu_seqlens, batch.max_seqlen, None)
         return self._finish(attended, hidden)
 
@@ -186,10 +201,10 @@ class LayaModel:
             for index in range(encoder.num_hidden_layers)
         ]
         self._final_norm = take("encoder.final_norm.weight", float32)
-        head_size = encoder.hidden_size // encoder.num_attention_heads
-        full = Rotary(encoder.full_theta, head_size, self.device)
+        self.head_size = encoder.hidden_size // encoder.num_attention_heads
+        full = Rotary(encoder.full_theta, self.head_size, self.device)
         is_shared = encoder.local_theta == encoder.full_theta
-        local = full if is_shared else Rotary(encoder.local_theta, head_size, self.device)
+        local = full if is_shared else Rotary(encoder.local_theta, self.head_size, self.device)
         self._rotary = {True: full, False: local}
         self._type_emb = take("type_emb.weight", float32)
         self._head = [
@@ -197,14 +212,18 @@ class LayaModel:
         ]
         self._scorer_norm = (take("scorer.0.weight", float32), take("scorer.0.bias", float32))
         self._scorer = _two_layers(take, "scorer.1", "scorer.3")
-        self._act_head = _two_layers(take, "act_head.0", "act_head.2")
+        self.act_head = ActionHead(take)
 
     def read(self, batch: Packed, observe: Observe | None = None) -> Tensor:
         """Hidden rows at `batch.read_rows` after the whole stack, [R, D] float32.
 
         `observe` sees the residual stream after every stage by name; only tests pass one.
         """
-        hidden = self._encode(batch, observe) + self._type_emb[batch.type_ids]
+        tables = {
+            kind: rotary.at(batch.positions, batch.max_seqlen)
+            for kind, rotary in self._rotary.items()
+        }
+        hidden = self._encode(batch, tables, observe) + self._type_emb[batch.type_ids]
         for index, layer in enumerate(self._head[:-1]):
             hidden = layer(hidden, batch, self._dtype)
             _show(observe, f"head_layer_{index}", hidden)
@@ -221,18 +240,34 @@ class LayaModel:
 
     def action_logits(self, rows: Tensor, features: Tensor) -> Tensor:
         """Logits of the actions from each prompt's first row and its features [N, 4]."""
-        return self._act_head(torch.cat([rows, features], dim=-1))
+        return self.act_head(torch.cat([rows, features], dim=-1))
 
-    def _encode(self, batch: Packed, observe: Observe | None) -> Tensor:
+    def rotary_tables(self, length: int) -> Tensor:
+        """Cosines and sines of the full layers, then of the local ones, [4, length, K / 2]."""
+        return torch.stack(
+            [table for kind in (True, False) for table in self._rotary[kind].table_of(length)]
+        )
+
+    def read_everything(self, batch: Packed, rotary_tables: Tensor) -> Tensor:
+        """Hidden rows of every token after the whole stack, [T, D] float32.
+
+        Never waits for the device, if the operations don't. Rows that belong to no sequence hold
+        anything.
+        """
+        tables = rotary_tables.index_select(1, batch.positions)
+        by_kind = {True: (tables[0], tables[1]), False: (tables[2], tables[3])}
+        types = functional.embedding(batch.type_ids, self._type_emb)
+        hidden = self._encode(batch, by_kind, None) + types
+        for layer in self._head:
+            hidden = layer(hidden, batch, self._dtype)
+        return hidden
+
+    def _encode(self, batch: Packed, tables: Tables, observe: Observe | None) -> Tensor:
         """The final norm of every token, [T, D] float32."""
         ops, eps = self._ops, self._eps
         embedded = functional.embedding(batch.token_ids, self._tok_embeddings).float()
         hidden = ops.layer_norm(embedded, self._embeddings_norm, None, eps)
         _show(observe, "embeddings", hidden)
-        tables = {
-            kind: rotary.at(batch.positions, batch.max_seqlen)
-            for kind, rotary in self._rotary.items()
-        }
         x = hidden.to(self._dtype)
         for index, layer in enumerate(self._layers):
             out, hidden = layer(x, hidden, batch, *tables[layer.is_full])
@@ -245,6 +280,38 @@ class LayaModel:
         hidden = ops.layer_norm(hidden, self._final_norm, None, eps)
         _show(observe, "encoder_final_norm", hidden)
         return hidden
+
+
+class ActionHead:
+    """Linear, exact gelu, linear over a prompt's first row and its features, in float32.
+
+    In two halves too: the row's share of the first layer on the model's device, the rest, which
+    needs the features, on the host.
+    """
+
+    def __init__(self, take: Take) -> None:
+        weight, bias, out_weight, out_bias = (
+            take(f"act_head.{name}", torch.float32)
+            for name in ("0.weight", "0.bias", "2.weight", "2.bias")
+        )
+        self._inner, self._outer = (
+            make_linear(weight, bias, "gelu"),
+            make_linear(out_weight, out_bias),
+        )
+        self._row_part = Linear(weight[:, :-NUM_FEATURES], bias)
+        self._feature_part = Linear(weight[:, -NUM_FEATURES:].cpu(), None)
+        self._host_outer = Linear(out_weight.cpu(), out_bias.cpu())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._outer(self._inner(x))
+
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """The rows' share of the first layer, bias included, before the gelu."""
+        return self._row_part(rows)
+
+    def finish(self, row_shares: Tensor, features: Tensor) -> Tensor:
+        """Logits of the actions from what `of_rows` gave and the features, both on the host."""
+        return self._host_outer(functional.gelu(row_shares + self._feature_part(features)))
 
 
 def _two_layers(take: Take, first: str, second: str) -> Callable[[Tensor], Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models_laya.executor import Reading
+from models_laya.reading import Reading
 from models_laya.rounds import Entry, Session, slots_of
 from models_laya.routing import routing_json
 from system1_core.answers import Answer, ChoiceAnswer, NoulAnswer, Result, ScoreAnswer, softmax

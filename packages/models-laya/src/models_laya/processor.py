@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from models_laya.executor import Reading
 from models_laya.options import LayaOptions
 from models_laya.outcome import decide, first_best, make_result
 from models_laya.questions import LayaRequest, make_asked
+from models_laya.reading import Reading
 from models_laya.rounds import Part, Round, Session, next_round
 from models_laya.routing import Route, Router, checkpoint_named, reference_name
 from models_laya.tournament import entrants, make_tournament

@@ -244,7 +244,9 @@ async def _off_loop_if_large(
 ) -> Any:
     """`call(*args)`, in a worker thread when the request is large; 504 when its time runs out."""
     num_options = sum(len(question.options) for question in request.questions)
-    if request.num_bytes <= INLINE_BYTES and num_options <= INLINE_OPTIONS:
+    is_small = request.num_bytes <= INLINE_BYTES and num_options <= INLINE_OPTIONS
+    # A few kilobytes of PNG may decode to millions of pixels.
+    if is_small and not request.images:
         return call(*args)
     try:
         async with asyncio.timeout_at(deadline):

