@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+import socket
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -26,6 +27,8 @@ REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = sorted([REPOSITORY / "README.md", *DOCS.rglob("*.md"), *REPOSITORY.glob("*/*/README.md")])
 BLOCK = re.compile(r"^ *```(\w*)([^\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+# The HTTP protocol gives these before a route is found; they are no error classes.
+BELOW_THE_ROUTES = [("400", "bad_request"), ("431", "headers_too_large")]
 COMMAND = re.compile(r"\bsystem1 ([a-z-]+)([^\n`#]*)")
 
 
@@ -124,7 +127,27 @@ def test_the_statuses_listed_are_the_error_classes_there_are() -> None:
     page = (DOCS / "serve.md").read_text("utf-8")
     listed = re.findall(r"^\| (\d{3}) \| `(\w+)`", page, re.MULTILINE)
     classes = errors.System1Error.__subclasses__()
-    assert listed == [(str(one.status), one.error_type) for one in sorted_by_status(classes)]
+    raised = [(str(one.status), one.error_type) for one in sorted_by_status(classes)]
+    assert [one for one in listed if one not in BELOW_THE_ROUTES] == raised
+    assert set(BELOW_THE_ROUTES) <= set(listed)
+
+
+@pytest.mark.parametrize(
+    ("error", "sent"),
+    [
+        (BELOW_THE_ROUTES[0], b"this is no HTTP\r\n\r\n"),
+        (BELOW_THE_ROUTES[1], b"GET / HTTP/1.1\r\nx: " + b"x" * 70_000 + b"\r\n\r\n"),
+    ],
+    ids=["400", "431"],
+)
+def test_the_errors_below_the_routes_are_given(
+    mini: TestServer, error: tuple[str, str], sent: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", mini.port), timeout=30) as connection:
+        connection.sendall(sent)
+        reply = connection.makefile("rb").read().decode()
+    assert reply.split()[1] == error[0]
+    assert json.loads(reply.partition("\r\n\r\n")[2])["detail"]["error_type"] == error[1]
 
 
 def sorted_by_status(
@@ -155,7 +178,7 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 def requests() -> list[Any]:
-    """Bodies of requests to /v1/systemone: in JSON blocks, and what curl sends in shell blocks."""
+    """Bodies for /v1/systemone and its batch route: JSON blocks, and what curl sends."""
     found = []
     for page in PAGES:
         texts = [text for _, text in blocks(page, "json")]
@@ -170,8 +193,13 @@ def requests() -> list[Any]:
 def test_a_request_shown_is_answered(mini: TestServer, body: str) -> None:
     # Another model's example shows a form that every model takes.
     asked = json.loads(body) | {"model": "jev-latest"}
-    answers = mini.ask(asked)
-    assert list(answers) == list(asked["questions"])
+    route = "/v1/systemone/batch" if "states" in asked else "/v1/systemone"
+    reply = mini.post(route, asked)
+    assert reply.status == 200, reply.body.decode()
+    results = reply.json["results"] if "states" in asked else [reply.json]
+    assert len(results) == len(asked.get("states", ["one"]))
+    for result in results:
+        assert list(result["answers"]) == list(asked["questions"])
 
 
 def test_the_statuses_of_the_json_errors_shown_are_given(mini: TestServer) -> None:
