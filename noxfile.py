@@ -165,7 +165,7 @@ def conformance(session: nox.Session) -> None:
     """Hold real servers against the official clients, the protocol's suite and bad clients."""
     requirements = ("-r", str(CONFORMANCE / "requirements.txt"))
     slow = (str(CONFORMANCE / "models-slow"),)
-    install(session, "models-mini", "models-laya", "models-coin", also=(*requirements, *slow))
+    install(session, *PACKAGES, also=(*requirements, *slow))
     with session.chdir(CONFORMANCE / "js"):
         npm = ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund")
         session.run(*npm, external=True, silent=True)
