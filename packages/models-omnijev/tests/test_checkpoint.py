@@ -10,8 +10,9 @@ import torch
 from conftest import MODEL, Served, ask, make_load
 from safetensors.torch import load_file, save_file
 
-from models_omnijev.checkpoint import BASE, OMNIJEV, find_folders, read_meta
+from models_omnijev.checkpoint import find_folders, read_meta
 from models_omnijev.load import load_executor, load_processor
+from models_omnijev.pins import BASE, OMNIJEV
 from system1_core.errors import CheckpointError
 from system1_core.family import Load
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models_omnijev.checkpoint import BASE, OMNIJEV
+from models_omnijev.pins import BASE, OMNIJEV
 from system1_core.family import Load, ModelFamily, Option
 from system1_core.hookspecs import hookimpl
 

@@ -106,7 +106,6 @@ def system1_register_models() -> Iterable[ModelFamily]:
             OPEN_JEV_9B,
             description="Open-Jev: scores every candidate answer on its own. Pulls 9B.",
             aliases=("open-jev",),
-            default_rank=20,
         ),
         _family(
             "openjev-27b",
