@@ -8,7 +8,7 @@ from typing import Any
 
 from system1_core.answers import Result
 from system1_core.errors import InvalidRequest, System1Error
-from system1_core.request import EMPTY, Image, Request
+from system1_core.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,3 @@ class Dialect:
         if isinstance(error, InvalidRequest):
             return {"detail": [problem.as_json() for problem in error.problems]}
         return {"detail": {"error_type": error.error_type, "message": error.message}}
-
-
-__all__ = ["EMPTY", "Body", "Dialect", "Image", "RequestLimits"]
