@@ -90,6 +90,8 @@ class Engine:
             self.state, self.reason = "failed", str(error)
             raise
         self.state = "ok"
+        if type(self.executor).idle is not Executor.idle:
+            self._thread.when_idle(self.executor.idle)
 
     def _load(self) -> None:
         parts = self._parts
@@ -222,6 +224,7 @@ class Engine:
     async def _fail(self, reason: str) -> None:
         self.state, self.reason = "failed", reason
         try:
+            self._thread.when_idle(None)
             await self._thread.call(self.executor.close)
         except Exception:
             logger.exception("%s: closing after a failure", self.name)
@@ -233,6 +236,7 @@ class Engine:
             await self.scheduler.close()
         # What failed was closed when it did.
         if hasattr(self, "executor") and was != "failed":
+            self._thread.when_idle(None)
             await self._thread.call(self.executor.close)
         if hasattr(self, "processor"):
             self.processor.close()

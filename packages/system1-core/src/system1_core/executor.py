@@ -34,5 +34,13 @@ class Executor:
     def warmup(self) -> None:
         """Called once after loading, before the example request goes through the full path."""
 
+    def idle(self) -> bool:
+        """Called on the executor's thread while no batch waits, again as long as it returns True.
+
+        For work that makes later batches faster. Keep each call short: a batch that arrives
+        meanwhile waits for it.
+        """
+        return False
+
     def close(self) -> None:
         """Free the device."""

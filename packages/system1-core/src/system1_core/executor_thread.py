@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
+_log = logging.getLogger(__name__)
+# So long without a call and the thread counts as idle.
+_IDLE_AFTER_S = 0.05
 _Call = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 
@@ -21,6 +25,7 @@ class ExecutorThread:
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._idle: Callable[[], bool] | None = None
         # A daemon: a device that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -31,12 +36,17 @@ class ExecutorThread:
         self._calls.put((future, call, args))
         return future
 
+    def when_idle(self, idle: Callable[[], bool] | None) -> None:
+        """Call `idle` on the thread while it has no other call, until it returns False; again
+        after the next call."""
+        self._idle = idle
+
     def close(self) -> None:
         """End the thread after the calls it has; does not wait."""
         self._calls.put(None)
 
     def _run(self) -> None:
-        while (item := self._calls.get()) is not None:
+        while (item := self._next_call()) is not None:
             future, call, args = item
             try:
                 result, error = call(*args), None
@@ -46,6 +56,24 @@ class ExecutorThread:
             with suppress(RuntimeError):
                 future.get_loop().call_soon_threadsafe(_settle, future, result, error)
             del item, future, call, args, result, error
+
+    def _next_call(self) -> _Call | None:
+        """The next call; until it comes, idle work."""
+        while self._idle is not None:
+            try:
+                return self._calls.get(timeout=_IDLE_AFTER_S)
+            except Empty:
+                if not self._run_idle(self._idle):
+                    break
+        return self._calls.get()
+
+    def _run_idle(self, idle: Callable[[], bool]) -> bool:
+        try:
+            return idle()
+        except Exception:
+            _log.exception("idle work failed; it is not tried again")
+            self._idle = None
+            return False
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
