@@ -13,6 +13,16 @@ DTYPES = {
 }
 
 
+# Weights of large products in FP8, one scale a row; everything else in this dtype.
+FP8 = "fp8"
+FP8_COMPUTES_IN = torch.bfloat16
+
+
+def compute_dtype(name: str) -> torch.dtype:
+    """As `torch_dtype`, for models that can also be served in FP8: what surrounds its products."""
+    return FP8_COMPUTES_IN if name == FP8 else torch_dtype(name)
+
+
 def torch_dtype(name: str) -> torch.dtype:
     """The torch dtype of a serving dtype's name; raises ConfigError for any other name."""
     if name not in DTYPES:

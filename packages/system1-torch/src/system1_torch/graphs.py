@@ -48,6 +48,9 @@ class GraphCache(Generic[Key]):
     def __contains__(self, key: Key) -> bool:
         return key in self._captured
 
+    def __len__(self) -> int:
+        return len(self._captured)
+
     def __call__(self, key: Key, inputs: Tensors) -> Tensors:
         captured = self._captured.get(key)
         if captured is None:
