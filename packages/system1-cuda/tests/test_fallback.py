@@ -7,22 +7,34 @@ from cases import (
     attention_inputs,
     delta_operands,
     head_rows,
+    image_attention_inputs,
+    linear_gelu_inputs,
     norm_inputs,
     norm_rope_inputs,
+    pixels_of,
     rotary_inputs,
+    rule_inputs,
+    tree_attention_inputs,
 )
 
 from system1_cuda.offered import OPS
 from system1_torch.ops import (
     delta_inputs,
     gated_rms_norm,
+    gated_tree_attention,
     geglu,
+    image_attention,
+    image_patches,
     layer_norm,
+    linear_gelu,
     local_attention,
+    log_sum_exp,
     norm_rope,
+    quantised_linear,
     rms_norm,
     rotary,
     silu_mul,
+    tree_delta_rule,
 )
 from system1_torch.testing import fresh_generator
 
@@ -31,14 +43,21 @@ REFERENCES = {
     "add_rms_norm": rms_norm.add_rms_norm,
     "delta_inputs": delta_inputs.delta_inputs,
     "gated_rms_norm": gated_rms_norm.gated_rms_norm,
+    "gated_tree_attention": gated_tree_attention.gated_tree_attention,
     "geglu": geglu.geglu,
+    "image_attention": image_attention.image_attention,
+    "image_patches": image_patches.image_patches,
     "layer_norm": layer_norm.layer_norm,
+    "linear_gelu": linear_gelu.linear_gelu,
     "local_attention": local_attention.local_attention,
+    "log_sum_exp": log_sum_exp.log_sum_exp,
     "norm_rope": norm_rope.norm_rope,
+    "quantised_linear": quantised_linear.quantised_linear,
     "residual_layer_norm": layer_norm.residual_layer_norm,
     "rms_norm": rms_norm.rms_norm,
     "rotary": rotary.rotary,
     "silu_mul": silu_mul.silu_mul,
+    "tree_delta_rule": tree_delta_rule.tree_delta_rule,
 }
 
 
@@ -50,14 +69,21 @@ def inputs_of(name, generator):
         "add_rms_norm": [x, x * 2, weight, eps, 1.0],
         "delta_inputs": delta_operands(TREES["branches"], generator, dtype, device),
         "gated_rms_norm": [heads, heads * 2, weight[:64], eps],
+        "gated_tree_attention": tree_attention_inputs(TREES["branches"], generator, dtype, device),
         "geglu": [x],
+        "image_attention": image_attention_inputs(LENGTHS, generator, dtype, device),
+        "image_patches": [pixels_of(40, 70, generator), 64, 96, 16, 2],
         "layer_norm": [x, weight, bias, eps],
+        "linear_gelu": linear_gelu_inputs(LENGTHS, generator, dtype, device),
         "local_attention": attention_inputs(LENGTHS, 2, generator, dtype, device),
+        "log_sum_exp": [x, x * 2],
         "norm_rope": norm_rope_inputs(LENGTHS, generator, dtype, device),
+        "quantised_linear": [x, *quantised_linear.quantise_rows(x)],
         "residual_layer_norm": [x, x * 2, weight, bias, eps],
         "rms_norm": [x, weight, eps, 1.0],
         "rotary": rotary_inputs(LENGTHS, generator, dtype, device),
         "silu_mul": [x],
+        "tree_delta_rule": rule_inputs(TREES["branches"], generator, dtype, device),
     }[name]
 
 

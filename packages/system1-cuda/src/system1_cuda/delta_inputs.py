@@ -26,7 +26,10 @@ def delta_inputs(
     key_heads: int,
     key_dim: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """As the reference, in one kernel; qkv, b and a may be views of one projection."""
+    """As the reference, in one kernel; qkv, b and a may be views of one projection.
+
+    q and k are rounded to qkv's dtype, as the products behind them would do.
+    """
     gates = (b, a, A_log, dt_bias)
     if not (
         _covers_rows(qkv, conv_weight, tree.history)

@@ -25,7 +25,7 @@ class CudaBackend(Backend):
     framework = "torch"
     device = "cuda"
     priority = 10
-    dtypes = ("bfloat16", "float16", "float32")
+    dtypes = ("bfloat16", "float16", "float32", "fp8")
     default_dtype = "bfloat16"
 
     def __init__(self) -> None:
@@ -60,8 +60,11 @@ def _load_ops() -> Mapping[str, Callable[..., Any]]:
     except KernelBuildError as error:
         _log.warning("CUDA kernels are not available, plain torch serves instead: %s", error)
         return {}
-    from system1_cuda.offered import OPS
-
+    try:
+        from system1_cuda.offered import OPS
+    except ImportError as error:
+        _log.warning("CUDA kernels need Triton, plain torch serves instead: %s", error)
+        return {}
     return OPS
 
 

@@ -251,7 +251,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> delta_inputs(
   STD_TORCH_CHECK(qkv.stride(1) == 1 && a.stride(1) == 1 && b.stride(1) == 1 &&
                       b.size(0) == tokens && a.size(0) == tokens && b.size(1) == value_heads,
                   "qkv, b and a must be [tokens, ...], contiguous in their last dimension");
-  const Tensor q = torch::stable::new_empty(qkv, {tokens, key_heads, key_dim}, ScalarType::Float);
+  const Tensor q = torch::stable::new_empty(qkv, {tokens, key_heads, key_dim});
   const Tensor k = torch::stable::empty_like(q);
   const Tensor v = torch::stable::new_empty(qkv, {tokens, value_heads, key_dim});
   const Tensor g = torch::stable::new_empty(qkv, {tokens, value_heads}, ScalarType::Float);
@@ -264,8 +264,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> delta_inputs(
       .a_log = a_log.const_data_ptr(),
       .dt_bias = dt_bias.const_data_ptr(),
       .history = static_cast<const int64_t*>(history.const_data_ptr()),
-      .q = static_cast<float*>(q.mutable_data_ptr()),
-      .k = static_cast<float*>(k.mutable_data_ptr()),
+      .q = q.mutable_data_ptr(),
+      .k = k.mutable_data_ptr(),
       .v = v.mutable_data_ptr(),
       .g = static_cast<float*>(g.mutable_data_ptr()),
       .beta = beta.mutable_data_ptr(),
@@ -281,6 +281,95 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> delta_inputs(
       .dt_bias_dtype = dtype_of(dt_bias)};
   check_launch(system1::launch_delta_inputs(args, stream_of(qkv)), "delta_inputs");
   return {q, k, v, g, beta};
+}
+
+std::tuple<Tensor, Tensor> quantise_rows(const Tensor& x) {
+  const DeviceGuard guard(x.get_device_index());
+  STD_TORCH_CHECK(x.is_cuda() && x.dim() == 2 && x.stride(1) == 1 && x.size(1) % 8 == 0 &&
+                      x.size(1) <= 32768,
+                  "x must be [rows, a multiple of 8 up to 32768] on CUDA, rows contiguous");
+  const Tensor values =
+      torch::stable::new_empty(x, {x.size(0), x.size(1)}, ScalarType::Float8_e4m3fn);
+  const Tensor scales = torch::stable::new_empty(x, {x.size(0)}, ScalarType::Float);
+  const system1::QuantiseRows args{.x = x.const_data_ptr(),
+                                   .values = static_cast<uint8_t*>(values.mutable_data_ptr()),
+                                   .scales = static_cast<float*>(scales.mutable_data_ptr()),
+                                   .x_stride = x.stride(0),
+                                   .rows = x.size(0),
+                                   .width = static_cast<int>(x.size(1)),
+                                   .dtype = dtype_of(x)};
+  check_launch(system1::launch_quantise_rows(args, stream_of(x)), "quantise_rows");
+  return {values, scales};
+}
+
+// A [tokens, heads, 128] tensor whose heads follow one another.
+void check_heads_128(const Tensor& tensor, const char* name) {
+  STD_TORCH_CHECK(tensor.is_cuda() && tensor.dim() == 3 && tensor.size(2) == 128 &&
+                      tensor.stride(2) == 1 && tensor.stride(1) == 128,
+                  name, " must be [tokens, heads, 128] on CUDA with contiguous heads");
+}
+
+const int32_t* table_of(const Tensor& table, const char* name) {
+  check_rows(table, name);
+  STD_TORCH_CHECK(table.scalar_type() == ScalarType::Int, name, " must be int32");
+  return static_cast<const int32_t*>(table.const_data_ptr());
+}
+
+Tensor tree_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                       const Tensor& beta, const Tensor& cu_seqlens, const Tensor& parent_index,
+                       const Tensor& chunks, const Tensor& chunk_starts, int64_t slices,
+                       int64_t stages) {
+  const DeviceGuard guard(v.get_device_index());
+  check_heads_128(q, "q");
+  check_heads_128(k, "k");
+  check_heads_128(v, "v");
+  STD_TORCH_CHECK(slices == 2 || slices == 4, "slices must be 2 or 4");
+  STD_TORCH_CHECK(g.scalar_type() == ScalarType::Float && g.stride(1) == 1 && beta.stride(1) == 1,
+                  "g must be float32; g and beta contiguous in their last dimension");
+  const int64_t heads = v.size(1);
+  const int64_t segments = parent_index.size(0);
+  const int64_t count = chunks.size(0);
+  STD_TORCH_CHECK(cu_seqlens.size(0) == segments + 1 && chunk_starts.size(0) == segments + 1,
+                  "the tree's tables must be of one number of segments");
+  const int64_t kept = segments > 1 ? segments : 0;
+  const Tensor out = empty_heads(v);
+  const Tensor solved = torch::stable::new_empty(v, {2, count, heads, 128, 64});
+  const Tensor scores = torch::stable::new_empty(v, {count, heads, 64, 64});
+  const Tensor decay = torch::stable::new_empty(g, {count, heads, 64});
+  const Tensor states = torch::stable::new_empty(g, {kept, heads, 128, 128});
+  const Tensor flags = torch::stable::new_empty(cu_seqlens, {kept, heads, slices});
+  auto* solved_data = static_cast<char*>(solved.mutable_data_ptr());
+  const system1::TreeDeltaRule args{
+      .q = q.const_data_ptr(),
+      .k = k.const_data_ptr(),
+      .v = v.const_data_ptr(),
+      .g = static_cast<const float*>(g.const_data_ptr()),
+      .beta = beta.const_data_ptr(),
+      .out = out.mutable_data_ptr(),
+      .cu_seqlens = table_of(cu_seqlens, "cu_seqlens"),
+      .parent_index = table_of(parent_index, "parent_index"),
+      .chunks = table_of(chunks, "chunks"),
+      .chunk_starts = table_of(chunk_starts, "chunk_starts"),
+      .solved_values = solved_data,
+      .solved_keys = solved_data + count * heads * 128 * 64 * 2,
+      .scores = scores.mutable_data_ptr(),
+      .decay = static_cast<float*>(decay.mutable_data_ptr()),
+      .states = kept ? static_cast<float*>(states.mutable_data_ptr()) : nullptr,
+      .flags = kept ? static_cast<int*>(flags.mutable_data_ptr()) : nullptr,
+      .q_stride = q.stride(0),
+      .k_stride = k.stride(0),
+      .v_stride = v.stride(0),
+      .g_stride = g.stride(0),
+      .beta_stride = beta.stride(0),
+      .key_heads = static_cast<int>(q.size(1)),
+      .value_heads = static_cast<int>(heads),
+      .segments = static_cast<int>(segments),
+      .num_chunks = static_cast<int>(count),
+      .slices = static_cast<int>(slices),
+      .stages = static_cast<int>(stages),
+      .dtype = dtype_of(v)};
+  check_launch(system1::launch_tree_delta_rule(args, stream_of(v)), "tree_delta_rule");
+  return out;
 }
 
 Tensor local_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cu_seqlens,
@@ -305,6 +394,57 @@ Tensor local_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
   return out;
 }
 
+system1::Taps taps_of(const Tensor& weights, const Tensor& first, int64_t bits, int64_t target) {
+  check_rows(weights, "weights");
+  check_rows(first, "first");
+  STD_TORCH_CHECK(weights.scalar_type() == ScalarType::Short && weights.dim() == 2 &&
+                      weights.size(1) == target && first.scalar_type() == ScalarType::Int &&
+                      first.numel() == target && bits > 0 && bits < 31,
+                  "taps must be [taps, ", target, "] int16, their places int32");
+  return {.weights = static_cast<const int16_t*>(weights.const_data_ptr()),
+          .first = static_cast<const int32_t*>(first.const_data_ptr()),
+          .taps = static_cast<int>(weights.size(0)),
+          .bits = static_cast<int>(bits)};
+}
+
+Tensor image_patches(const Tensor& pixels, const std::optional<Tensor>& across_weights,
+                     const std::optional<Tensor>& across_first, int64_t across_bits,
+                     const Tensor& down_weights, const Tensor& down_first, int64_t down_bits,
+                     int64_t patch_size, int64_t merge_size) {
+  const DeviceGuard guard(pixels.get_device_index());
+  check_rows(pixels, "pixels");
+  STD_TORCH_CHECK(pixels.scalar_type() == ScalarType::Byte && pixels.dim() == 3 &&
+                      pixels.size(2) == 4,
+                  "pixels must be [height, width, 4] uint8");
+  const int64_t rows = down_first.numel();
+  const int64_t columns = across_first.has_value() ? across_first->numel() : pixels.size(1);
+  const int64_t block = patch_size * merge_size;
+  STD_TORCH_CHECK(patch_size > 0 && patch_size % 4 == 0 && merge_size > 0 && rows % block == 0 &&
+                      columns % block == 0,
+                  "sides must be multiples of patch_size * merge_size, patch_size one of 4");
+  const int64_t area = patch_size * patch_size;
+  const Tensor patches = torch::stable::new_empty(pixels, {rows * columns / area, 3 * area});
+  system1::ImagePatches args{.pixels = pixels.const_data_ptr(),
+                             .between = const_cast<void*>(pixels.const_data_ptr()),
+                             .patches = static_cast<unsigned char*>(patches.mutable_data_ptr()),
+                             .across = {},
+                             .down = taps_of(down_weights, down_first, down_bits, rows),
+                             .height = static_cast<int>(pixels.size(0)),
+                             .width = static_cast<int>(pixels.size(1)),
+                             .rows = static_cast<int>(rows),
+                             .columns = static_cast<int>(columns),
+                             .patch_size = static_cast<int>(patch_size),
+                             .merge_size = static_cast<int>(merge_size)};
+  std::optional<Tensor> between;
+  if (across_weights.has_value() && across_first.has_value()) {
+    between = torch::stable::new_empty(pixels, {pixels.size(0), columns, 4});
+    args.between = between->mutable_data_ptr();
+    args.across = taps_of(*across_weights, *across_first, across_bits, columns);
+  }
+  check_launch(system1::launch_image_patches(args, stream_of(pixels)), "image_patches");
+  return patches;
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY(system1, library) {
@@ -318,6 +458,10 @@ STABLE_TORCH_LIBRARY(system1, library) {
       " -> (Tensor, Tensor)");
   library.def("gated_rms_norm(Tensor x, Tensor gate, Tensor weight, float eps) -> Tensor");
   library.def("geglu(Tensor x) -> Tensor");
+  library.def(
+      "image_patches(Tensor pixels, Tensor? across_weights, Tensor? across_first,"
+      " int across_bits, Tensor down_weights, Tensor down_first, int down_bits, int patch_size,"
+      " int merge_size) -> Tensor");
   library.def("silu_mul(Tensor gate_up) -> Tensor");
   library.def("rotary(Tensor x, Tensor cos, Tensor sin) -> Tensor");
   library.def("norm_rope(Tensor x, Tensor weight, Tensor cos, Tensor sin, float eps) -> Tensor");
@@ -325,12 +469,17 @@ STABLE_TORCH_LIBRARY(system1, library) {
       "delta_inputs(Tensor qkv, Tensor b, Tensor a, Tensor conv_weight, Tensor A_log,"
       " Tensor dt_bias, Tensor history, int key_heads, int key_dim)"
       " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  library.def("quantise_rows(Tensor x) -> (Tensor, Tensor)");
+  library.def(
+      "tree_delta_rule(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor cu_seqlens,"
+      " Tensor parent_index, Tensor chunks, Tensor chunk_starts, int slices, int stages) -> Tensor");
   library.def(
       "local_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, int max_seqlen,"
       " int window) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(system1, CUDA, library) {
+  library.impl("image_patches", TORCH_BOX(&image_patches));
   library.impl("layer_norm", TORCH_BOX(&layer_norm));
   library.impl("residual_layer_norm", TORCH_BOX(&residual_layer_norm));
   library.impl("rms_norm", TORCH_BOX(&rms_norm));
@@ -341,5 +490,7 @@ STABLE_TORCH_LIBRARY_IMPL(system1, CUDA, library) {
   library.impl("rotary", TORCH_BOX(&rotary));
   library.impl("norm_rope", TORCH_BOX(&norm_rope));
   library.impl("delta_inputs", TORCH_BOX(&delta_inputs));
+  library.impl("quantise_rows", TORCH_BOX(&quantise_rows));
+  library.impl("tree_delta_rule", TORCH_BOX(&tree_delta_rule));
   library.impl("local_attention", TORCH_BOX(&local_attention));
 }

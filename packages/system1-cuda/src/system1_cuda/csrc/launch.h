@@ -90,8 +90,8 @@ struct DeltaInputs {
   const void* a_log;        // [value_heads]
   const void* dt_bias;
   const int64_t* history;  // [tokens, 3]: the row 1, 2 and 3 tokens back, -1 for none
-  float* q;                // [tokens, key_heads, width]
-  float* k;
+  void* q;                 // [tokens, key_heads, width]
+  void* k;
   void* v;    // [tokens, value_heads, width]
   float* g;   // [tokens, value_heads]
   void* beta;
@@ -102,9 +102,43 @@ struct DeltaInputs {
   int key_heads;
   int value_heads;
   int width;
-  Dtype dtype;  // of qkv, b, a, conv_weight, v and beta
+  Dtype dtype;  // of all but g and the two below
   Dtype a_log_dtype;
   Dtype dt_bias_dtype;
+};
+
+struct TreeDeltaRule {
+  const void* q;  // [tokens, key_heads, 128], heads contiguous
+  const void* k;
+  const void* v;     // [tokens, value_heads, 128], heads contiguous
+  const float* g;    // [tokens, value_heads], log decay
+  const void* beta;  // [tokens, value_heads]
+  void* out;         // [tokens, value_heads, 128], contiguous
+  // The tree (system1_torch/packed_tree.py).
+  const int32_t* cu_seqlens;
+  const int32_t* parent_index;
+  const int32_t* chunks;
+  const int32_t* chunk_starts;
+  // Between the kernels, for each chunk and value head: [128, 64] twice, [64, 64] and [64].
+  void* solved_values;
+  void* solved_keys;
+  void* scores;
+  float* decay;
+  // From parent to child; null where no segment has a parent.
+  float* states;  // [segments, value_heads, slices, 128 * 128 / slices]
+  int* flags;     // [segments, value_heads, slices]
+  int64_t q_stride;
+  int64_t k_stride;
+  int64_t v_stride;
+  int64_t g_stride;
+  int64_t beta_stride;
+  int key_heads;
+  int value_heads;
+  int segments;
+  int num_chunks;
+  int slices;  // 2 or 4: blocks that share a value head's columns
+  int stages;  // chunks in shared memory at a time, 1 or 2
+  Dtype dtype;
 };
 
 struct LocalAttention {
@@ -120,12 +154,46 @@ struct LocalAttention {
   Dtype dtype;
 };
 
+struct Taps {
+  const int16_t* weights;  // [taps, target] with `bits` fraction bits
+  const int32_t* first;    // [target]
+  int taps;
+  int bits;
+};
+
+struct ImagePatches {
+  const void* pixels;  // [height, width, 4] bytes
+  void* between;       // [height, columns, 4] bytes; the pixels where no pass goes across
+  unsigned char* patches;  // [rows * columns / patch_size^2, 3 * patch_size^2]
+  Taps across;
+  Taps down;
+  int height;
+  int width;
+  int rows;
+  int columns;
+  int patch_size;
+  int merge_size;
+};
+
+struct QuantiseRows {
+  const void* x;    // [rows, width], rows with a stride
+  uint8_t* values;  // [rows, width], FP8 E4M3
+  float* scales;    // [rows]
+  int64_t x_stride;
+  int64_t rows;
+  int width;
+  Dtype dtype;
+};
+
 cudaError_t launch_row_norm(const RowNorm& args, cudaStream_t stream);
 cudaError_t launch_gated_rms_norm(const GatedRmsNorm& args, cudaStream_t stream);
 cudaError_t launch_gated_product(const GatedProduct& args, cudaStream_t stream);
 cudaError_t launch_rotary(const Rotary& args, cudaStream_t stream);
 cudaError_t launch_norm_rope(const NormRope& args, cudaStream_t stream);
 cudaError_t launch_delta_inputs(const DeltaInputs& args, cudaStream_t stream);
+cudaError_t launch_tree_delta_rule(const TreeDeltaRule& args, cudaStream_t stream);
 cudaError_t launch_local_attention(const LocalAttention& args, cudaStream_t stream);
+cudaError_t launch_image_patches(const ImagePatches& args, cudaStream_t stream);
+cudaError_t launch_quantise_rows(const QuantiseRows& args, cudaStream_t stream);
 
 }  // namespace system1

@@ -1,0 +1,54 @@
+"""Linear layers in FP8 on CUDA: tokens quantised by a kernel of ours, the product by torch."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from system1_cuda.coverage import ALIGNMENT, VECTOR, is_aligned
+from system1_torch.ops import quantised_linear as reference
+
+# The first chips whose matrix units take FP8, and what torch asks of both sides of a product.
+_CAPABILITY = (8, 9)
+_MULTIPLE = 16
+_MAX_WIDTH = 32_768
+
+
+def quantised_linear(x: Tensor, weight: Tensor, weight_scale: Tensor) -> Tensor:
+    """As the reference; sums in float32 within the matrix units' fast accumulation."""
+    if not _covers(x, weight):
+        return reference.quantised_linear(x, weight, weight_scale)
+    values, scales = torch.ops.system1.quantise_rows.default(x)
+    return torch._scaled_mm(
+        values,
+        weight.t(),
+        scale_a=scales[:, None],
+        scale_b=weight_scale[None],
+        out_dtype=x.dtype,
+        use_fast_accum=True,
+    )
+
+
+def _covers(x: Tensor, weight: Tensor) -> bool:
+    return (
+        x.is_cuda
+        # Row-wise scales give bfloat16 only.
+        and x.dtype == torch.bfloat16
+        and x.dim() == 2
+        and x.shape[0] > 0
+        and x.stride(1) == 1
+        and x.stride(0) % VECTOR == 0
+        and x.shape[1] <= _MAX_WIDTH
+        and x.shape[1] % _MULTIPLE == weight.shape[0] % _MULTIPLE == 0
+        and weight.is_contiguous()
+        and weight.data_ptr() % ALIGNMENT == 0
+        and is_aligned(x)
+        and _capability(x.device.index or 0) >= _CAPABILITY
+    )
+
+
+@cache
+def _capability(device: int) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)

@@ -1,0 +1,186 @@
+"""Kernels over a whole tree against their references in float32: Triton's, here or on a device.
+
+Without a device they run in Triton's interpreter, so that their arithmetic is checked everywhere.
+"""
+
+import os
+
+import pytest
+import torch
+
+IS_INTERPRETED = not torch.cuda.is_available()
+if IS_INTERPRETED:
+    os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+
+from cases import DEEP_TREES, rule_inputs, tree_attention_inputs  # noqa: E402
+
+import system1_cuda.gated_tree_attention as attention  # noqa: E402
+import system1_cuda.log_sum_exp as sums  # noqa: E402
+import system1_cuda.tree_delta_rule as rule  # noqa: E402
+from system1_cuda.build import load_kernels  # noqa: E402
+from system1_torch.ops.gated_tree_attention import gated_tree_attention  # noqa: E402
+from system1_torch.ops.log_sum_exp import log_sum_exp  # noqa: E402
+from system1_torch.ops.tree_delta_rule import tree_delta_rule  # noqa: E402
+from system1_torch.packed_tree import make_tables, tree_of  # noqa: E402
+from system1_torch.testing import check_kernel, fresh_generator, relative_error  # noqa: E402
+
+# The interpreter's own habit.
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim")
+DEVICE = "cpu" if IS_INTERPRETED else "cuda"
+# The interpreter multiplies no bfloat16.
+DTYPE = torch.float16 if IS_INTERPRETED else torch.bfloat16
+DEEP = pytest.mark.parametrize("tree", DEEP_TREES.values(), ids=DEEP_TREES)
+# Products take bfloat16 operands; states and sums are float32.
+RULE_TOLERANCE = 1.5e-2
+# Weights of a row's softmax are rounded to 16 bits before they meet the values.
+ATTENTION_TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 1.2e-2}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels():
+    if not IS_INTERPRETED:
+        load_kernels()
+
+
+@pytest.fixture
+def generator():
+    return fresh_generator()
+
+
+@pytest.fixture(autouse=True)
+def _only_kernels(monkeypatch):
+    """No silent fallback; what a device would be asked is answered for the interpreter."""
+
+    def refuse(*_):
+        raise AssertionError("went to the reference")
+
+    stand_in = type("Refuses", (), {"__getattr__": lambda self, name: refuse})()
+    for module in (attention, sums, rule):
+        monkeypatch.setattr(module, "reference", stand_in)
+        if IS_INTERPRETED and module is not rule:
+            monkeypatch.setattr(module, "_covers", lambda *_: True)
+    if IS_INTERPRETED:
+        monkeypatch.setattr(attention, "_shared_bytes", lambda _: 227 << 10)
+        monkeypatch.setattr(attention, "_multiprocessors", lambda _: 132)
+
+
+@pytest.mark.gpu
+@DEEP
+@pytest.mark.parametrize("heads", [(2, 6), (1, 1)])
+def test_tree_delta_rule(tree, heads, generator):
+    inputs = rule_inputs(tree, generator, DTYPE, DEVICE, key_heads=heads[0], value_heads=heads[1])
+    check_rule(rule.tree_delta_rule, inputs, generator)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("slices", [2, 4])
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("tree", ["long-lone", "shared-state", "four-levels"])
+def test_every_schedule_of_the_delta_rule(slices, stages, tree, generator, monkeypatch):
+    monkeypatch.setattr(rule, "_schedule", lambda *_: (slices, stages))
+    inputs = rule_inputs(DEEP_TREES[tree], generator, DTYPE, DEVICE)
+    check_rule(rule.tree_delta_rule, inputs, generator)
+
+
+def check_rule(kernel, inputs, generator):
+    check_kernel(kernel, tree_delta_rule, inputs, generator=generator, tolerance=RULE_TOLERANCE)
+
+
+@pytest.mark.gpu
+def test_equal_keys_without_decay_stay_exact(generator):
+    """The worst case for the inverse: every key the same, all of the value taken at once."""
+    q, k, v, g, beta, tree = rule_inputs(DEEP_TREES["lone"], generator, DTYPE, DEVICE)
+    k.copy_(k[:1].clone().expand_as(k))
+    g.zero_()
+    beta.fill_(1.0)
+    check_rule(rule.tree_delta_rule, [q, k, v, g, beta, tree], generator)
+
+
+@pytest.mark.gpu
+@DEEP
+def test_a_padded_tree_gives_the_same_rows(tree, generator):
+    inputs = rule_inputs(tree, generator, DTYPE, DEVICE)
+    *tensors, packed = inputs
+    tokens = packed.num_tokens
+    found = rule.tree_delta_rule(*inputs)
+    more = [grown(x) for x in tensors]
+    wide = rule.tree_delta_rule(*more, padded(packed, more[0].shape[0]))
+    assert torch.equal(wide[:tokens], found)
+
+
+def padded(tree, tokens):
+    """The tree as a graph knows it: on the device only, with room behind its end."""
+    lengths = [len(tree.rows(segment)) for segment in range(tree.num_segments)]
+    tables = make_tables(
+        lengths, tree.parents, num_tokens=tokens, num_segments=tree.num_segments + 5
+    )
+    return tree_of([], [], *(torch.from_numpy(table).to(DEVICE) for table in tables))
+
+
+def grown(x):
+    """`x` with 40 rows of NaN behind it."""
+    return torch.cat([x, x.new_full((40, *x.shape[1:]), torch.nan)])
+
+
+@DEEP
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("heads", [(4, 2), (6, 1), (3, 3)])
+def test_gated_tree_attention(tree, dtype, heads, generator):
+    if IS_INTERPRETED and (dtype == torch.bfloat16 or heads != (4, 2)):
+        pytest.skip("one case of each tree is enough in the interpreter")
+    inputs = tree_attention_inputs(
+        tree, generator, dtype, DEVICE, heads=heads[0], key_heads=heads[1]
+    )
+    check_attention(inputs, generator)
+
+
+@pytest.mark.parametrize("width", [64, 128, 256])
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("keys", [32, 64])
+def test_every_schedule_of_attention(width, heads, keys, generator, monkeypatch):
+    monkeypatch.setattr(
+        attention, "_schedule", lambda *_: attention._Schedule(heads, keys, 4 * heads, 2)
+    )
+    inputs = tree_attention_inputs(DEEP_TREES["four-levels"], generator, DTYPE, DEVICE, width=width)
+    check_attention(inputs, generator)
+
+
+@DEEP
+def test_attention_of_read_rows(tree, generator):
+    q, k, v, gate, packed = tree_attention_inputs(tree, generator, DTYPE, DEVICE)
+    ends = sorted({0, *(start - 1 for start in packed.starts[1:])})
+    rows = torch.tensor(ends, device=DEVICE)
+    check_attention([q[rows], k, v, gate[rows], packed, rows], generator)
+
+
+@DEEP
+def test_attention_over_a_padded_tree(tree, generator):
+    *tensors, packed = tree_attention_inputs(tree, generator, DTYPE, DEVICE)
+    tokens = packed.num_tokens
+    found = attention.gated_tree_attention(*tensors, packed)
+    q, k, v, gate = (grown(x) for x in tensors)
+    wide = padded(packed, q.shape[0])
+    assert torch.equal(attention.gated_tree_attention(q, k, v, gate, wide)[:tokens], found)
+    rows = torch.tensor([tokens - 1, 0, 0], device=DEVICE)
+    few = attention.gated_tree_attention(q[rows], k, v, gate[rows], wide, rows)
+    assert relative_error(few, found[rows]) < 2e-2
+
+
+def check_attention(inputs, generator):
+    check_kernel(
+        attention.gated_tree_attention,
+        gated_tree_attention,
+        inputs,
+        generator=generator,
+        tolerance=ATTENTION_TOLERANCE[inputs[0].dtype],
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 3, 17, 64])
+@pytest.mark.parametrize("words", [1, 129, 1000])
+def test_log_sum_exp(rows, words, generator):
+    hidden, weight = (
+        torch.randn(n, 128, generator=generator).to(DEVICE, DTYPE) for n in (rows, words)
+    )
+    check_kernel(sums.log_sum_exp, log_sum_exp, [hidden, weight], generator=generator)
