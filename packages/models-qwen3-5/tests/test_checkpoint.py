@@ -40,12 +40,12 @@ def test_every_tensor_lands_in_its_place(folder):
     prefix = "model.language_model.layers.1."
     stacked = [tensors[f"{prefix}linear_attn.in_proj_{part}.weight"] for part in ("qkv", "z")]
     assert torch.equal(
-        layer.mixer.in_proj[: sum(len(part) for part in stacked)], torch.cat(stacked)
+        layer.mixer.in_proj.weight[: sum(len(part) for part in stacked)], torch.cat(stacked)
     )
-    assert torch.equal(layer.mlp.gate_up_proj[40:], tensors[f"{prefix}mlp.up_proj.weight"])
+    assert torch.equal(layer.mlp.gate_up_proj.weight[40:], tensors[f"{prefix}mlp.up_proj.weight"])
     full = backbone.text.layers[3].mixer
     keys = tensors["model.language_model.layers.3.self_attn.k_proj.weight"]
-    assert torch.equal(full.qkv_proj[384:448], keys)
+    assert torch.equal(full.qkv_proj.weight[384:448], keys)
     assert torch.equal(backbone.text.lm_head, tensors["lm_head.weight"])
 
 
@@ -116,10 +116,10 @@ def test_an_adapter_is_merged_whatever_class_it_was_made_on(folder, tmp_path, sp
         load_backbone(folder, Parts(adapter=load_adapter(adapter))),
     )
     file = load_adapter(adapter)
-    weight = plain.text.layers[1].mlp.gate_up_proj[40:]
+    weight = plain.text.layers[1].mlp.gate_up_proj.weight[40:]
     expected = file.merge(f"model.language_model.{UP}.weight", weight)
     assert not torch.equal(expected, weight)
-    assert torch.equal(merged.text.layers[1].mlp.gate_up_proj[40:], expected)
+    assert torch.equal(merged.text.layers[1].mlp.gate_up_proj.weight[40:], expected)
 
 
 def test_a_rounded_delta_is_another_merge(folder, tmp_path):
@@ -129,7 +129,7 @@ def test_a_rounded_delta_is_another_merge(folder, tmp_path):
         for dtype in (torch.float32, torch.bfloat16)
     )
     assert not torch.equal(
-        once.text.layers[1].mlp.gate_up_proj, twice.text.layers[1].mlp.gate_up_proj
+        once.text.layers[1].mlp.gate_up_proj.weight, twice.text.layers[1].mlp.gate_up_proj.weight
     )
 
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from models_qwen3_5.images import (
     decode_image,
     pixel_values,
     prepare_image,
+    prepare_images,
     read_image_settings,
     smart_resize,
 )
 from system1_core.errors import CheckpointError
+from system1_torch.ops.image_patches import image_patches
 
 SETTINGS = ImageSettings()
 
@@ -143,6 +146,53 @@ def test_equal_pixels_have_one_digest_and_others_another():
     one, same, other = (prepare_image(noise(64, 64, seed=s), SETTINGS) for s in (0, 0, 1))
     assert one.digest == same.digest != other.digest
     assert one.number == same.number < 0
+
+
+ON_DEVICE = replace(SETTINGS, on_device=True)
+
+
+def test_a_picture_for_the_device_carries_its_pixels_and_its_grid():
+    picture = noise(300, 200)
+    there, here = (prepare_image(picture, each) for each in (ON_DEVICE, SETTINGS))
+    assert there.patches is None
+    assert (there.grid, there.num_tokens) == (here.grid, here.num_tokens)
+    rows, columns = (16 * side for side in there.grid)
+    assert torch.equal(image_patches(there.pixels, rows, columns, 16, 2), here.patches)
+
+
+def test_equal_pictures_for_the_device_share_a_digest_and_others_do_not():
+    one, same, other = (prepare_image(noise(900, 700, seed=s), ON_DEVICE) for s in (0, 0, 1))
+    assert one.digest == same.digest != other.digest
+    smaller = replace(ON_DEVICE, max_pixels=100_000)
+    assert prepare_image(noise(900, 700), smaller).digest != one.digest
+
+
+def test_the_same_values_in_another_shape_have_another_digest():
+    content = noise(256, 512).tobytes()
+    pictures = (Image.frombytes("RGB", size, content) for size in ((256, 512), (512, 256)))
+    first, second = (prepare_image(picture, ON_DEVICE).digest for picture in pictures)
+    assert first != second
+
+
+def test_a_huge_picture_is_resized_on_the_host():
+    picture = Image.new("RGB", (4200, 4200))
+    prepared = prepare_image(picture, replace(ON_DEVICE, max_pixels=100_000))
+    assert prepared.pixels is None
+    assert prepared.patches is not None
+
+
+def test_many_files_are_prepared_in_their_order():
+    files = [encoded(noise(64, 64, seed=seed)) for seed in range(12)]
+    alone = [prepare_image(decode_image(data), SETTINGS).digest for data in files]
+    assert [image.digest for image in prepare_images(files, SETTINGS)] == alone
+
+
+def test_of_many_files_the_first_unsound_one_is_refused_in_its_turn():
+    files = [encoded(noise(64, 64)), b"no", encoded(noise(8, 8), "GIF")]
+    images = prepare_images(files, SETTINGS)
+    assert next(images).num_tokens == 64
+    with pytest.raises(ImageRefused, match="neither a PNG nor a JPEG"):
+        next(images)
 
 
 def png_chunk(kind, body):

@@ -169,7 +169,7 @@ def test_images_that_do_not_fit_are_refused_by_their_headers(processor, images, 
     def never(*_):
         raise AssertionError("decoded")
 
-    monkeypatch.setattr("models_qwen3_5.processor.decode_image", never)
+    monkeypatch.setattr("models_qwen3_5.images.decode_image", never)
     many = {f"pic{n}": Image(placeholder=f"pic{n}", data=huge(), format="png") for n in range(3)}
     with pytest.raises(InvalidRequest, match="3 images take 49152 tokens, limit 16384"):
         processor.prepare(Request(state="s", questions=QUESTIONS, images=many))

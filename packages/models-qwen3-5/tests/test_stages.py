@@ -11,7 +11,7 @@ from models_qwen3_5.images import decode_image, pixel_values, prepare_image, rea
 from models_qwen3_5.ops import Ops
 from models_qwen3_5.rope import RotaryTables
 from models_qwen3_5.text import Step
-from models_qwen3_5.vision import position_taps
+from models_qwen3_5.vision_tables import position_taps
 from system1_torch.ops.gated_rms_norm import gated_rms_norm
 from system1_torch.ops.gated_tree_attention import gated_tree_attention
 from system1_torch.ops.rms_norm import add_rms_norm
@@ -136,7 +136,8 @@ def test_pixels_and_position_taps_are_exact(image_stage, stage_image):
 
 
 def test_vision_rotary_is_exact(backbone, image_stage, stage_image):
-    cos, sin = backbone.vision.rotary([stage_image.grid])
+    tables = backbone.vision.tables([stage_image.grid])
+    cos, sin = (part.repeat(1, 2) for part in (tables.cos, tables.sin))
     rows = image_stage["vision_rows"]
     assert torch.equal(cos[rows], image_stage["vision.rotary_cos"])
     assert torch.equal(sin[rows], image_stage["vision.rotary_sin"])
@@ -145,7 +146,7 @@ def test_vision_rotary_is_exact(backbone, image_stage, stage_image):
 def test_every_stage_of_the_tower_is_within_1e_4(backbone, image_stage, stage_image):
     rows, seen = image_stage["vision_rows"], []
     hooks = [
-        block.register_forward_hook(lambda _, inputs, out: seen.append((inputs[0], out)))
+        block.register_forward_hook(lambda _, inputs, out: seen.append((inputs[1], out[1])))
         for block in backbone.vision.blocks
     ]
     (features,) = backbone.image_features([stage_image])

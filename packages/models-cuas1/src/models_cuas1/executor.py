@@ -17,6 +17,13 @@ from system1_core.processor import Prompt
 _GRID = (16, 16)
 
 
+class _Part(BackboneExecutor):
+    """One modality's network."""
+
+    # A screen of 1280 x 800.
+    expected_grids = (((50, 80),),)
+
+
 class CuaExecutor(Executor):
     """A batch is of one modality: its prompts' `batch_key` names the network that runs it."""
 
@@ -27,7 +34,7 @@ class CuaExecutor(Executor):
         self, backbones: Mapping[str, Backbone], *, is_deterministic: bool = False
     ) -> None:
         self._parts = {
-            modality: BackboneExecutor(backbone, is_deterministic=is_deterministic)
+            modality: _Part(backbone, is_deterministic=is_deterministic)
             for modality, backbone in backbones.items()
         }
         if is_deterministic:
@@ -44,6 +51,9 @@ class CuaExecutor(Executor):
             part.warmup()
             if modality == MULTIMODAL:
                 part.execute([_white_screen(part.backbone)])
+
+    def idle(self) -> bool:
+        return any(part.idle() for part in self._parts.values())
 
     def close(self) -> None:
         for part in self._parts.values():

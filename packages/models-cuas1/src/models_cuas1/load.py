@@ -10,6 +10,7 @@ from models_cuas1.processor import CuaProcessor
 from models_cuas1.reference import REVISION
 from models_cuas1.weights import load_backbones, parts_of
 from models_qwen3_5.export import Export, read_export, write_export
+from models_qwen3_5.ops import takes_pixels
 from system1_core.errors import CheckpointError
 from system1_core.executor import Executor
 from system1_core.family import Load
@@ -28,7 +29,9 @@ def load_processor(load: Load) -> Processor:
         if source.adapter is None:
             read_export(source.folder, EXPORT_KINDS[source.modality], weights=False)
     modalities = [source.modality for source in sources]
-    return CuaProcessor(sources[-1].folder, modalities, load.options.get("split"))
+    split = load.options.get("split")
+    on_device = takes_pixels(load.backend)
+    return CuaProcessor(sources[-1].folder, modalities, split, on_device=on_device)
 
 
 def load_executor(load: Load) -> Executor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from models_cuas1.grammar import ReferenceRequest
@@ -67,11 +67,18 @@ class Asked:
 class CuaProcessor(Processor):
     """Checks that the folder's tokenizer, template and config make the prompt the adapters know.
 
-    `folder` holds the base's files, `modalities` are those with a loaded adapter. Raises
-    CheckpointError.
+    `folder` holds the base's files, `modalities` are those with a loaded adapter; with `on_device`
+    images are resized by the executor. Raises CheckpointError.
     """
 
-    def __init__(self, folder: Path, modalities: Sequence[str], split: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        modalities: Sequence[str],
+        split: str | None = None,
+        *,
+        on_device: bool = False,
+    ) -> None:
         config = read_config(folder)
         self.modalities = tuple(modalities)
         self._tokenizer = load_tokenizer(folder, split)
@@ -84,7 +91,7 @@ class CuaProcessor(Processor):
         self._image_token_id = config.image_token_id
         self._settings: ImageSettings | None = None
         if MULTIMODAL in modalities:
-            self._settings = read_image_settings(folder)
+            self._settings = replace(read_image_settings(folder), on_device=on_device)
             placeholder = self._tokenizer.token_to_id(IMAGE_PLACEHOLDER)
             _check_vision(self._settings, placeholder, config, folder)
         _check_template(ChatTemplate.load(folder), self.modalities)

@@ -19,7 +19,7 @@ from models_qwen3_5.checkpoint import (
     text_prefix,
 )
 from models_qwen3_5.config import read_config
-from models_qwen3_5.executor import open_backbone
+from models_qwen3_5.executor import open_backbone, quantise_for
 from models_qwen3_5.export import read_export
 from models_qwen3_5.text import DeltaNet, TextModel
 from system1_core.errors import CheckpointError
@@ -36,10 +36,12 @@ def load_backbones(load: Load) -> dict[str, Backbone]:
         if source.adapter is None:
             read_export(source.folder, EXPORT_KINDS[source.modality])
         if not backbones:
-            backbones[source.modality] = open_backbone(load, source.folder, parts)
+            backbones[source.modality] = open_backbone(load, source.folder, parts, quantised=False)
         else:
             (first,) = backbones.values()
             backbones[source.modality] = load_beside(first, source, parts)
+    for backbone in backbones.values():
+        quantise_for(load, backbone)
     return backbones
 
 

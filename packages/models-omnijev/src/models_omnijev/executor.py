@@ -17,6 +17,9 @@ from models_qwen3_5.sequence import Readout, SequencePrompt
 class OmnijevExecutor(BackboneExecutor):
     """A row's output is what its head makes of it; the question is put together on the host."""
 
+    # A screen of 16 to 9, shrunk to the pixels that the model takes: alone and in a batch.
+    expected_grids = tuple(((36, 64),) * count for count in range(1, 5))
+
     def __init__(
         self,
         backbone: Backbone,

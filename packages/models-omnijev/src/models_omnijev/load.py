@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from models_qwen3_5.checkpoint import Parts, load_adapter, text_prefix
 from models_qwen3_5.config import ModelConfig, read_config
 from models_qwen3_5.executor import open_backbone
 from models_qwen3_5.export import read_export
+from models_qwen3_5.ops import takes_pixels
 from system1_core.errors import CheckpointError
 from system1_core.family import Load
 from system1_torch.loading import check_shapes, load_into, load_pt, make_empty
@@ -42,9 +44,10 @@ def load_processor(load: Load) -> OmnijevProcessor:
     head = load_head(folder, OptionHead, config.text.hidden_size)
     writer = PromptWriter(folder)
     _check_tokens(writer, config, folders)
+    settings = load_settings(folder, config.vision)
     return OmnijevProcessor(
         writer,
-        settings=load_settings(folder, config.vision),
+        settings=replace(settings, on_device=takes_pixels(load.backend)),
         scorer=OptionScorer.of(head, is_softmax=meta.is_softmax),
         calibration=meta.calibration,
         max_positions=config.text.max_position_embeddings,

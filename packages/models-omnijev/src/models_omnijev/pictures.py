@@ -18,7 +18,8 @@ from models_qwen3_5.images import (
     ImageRefused,
     ImageSettings,
     PreparedImage,
-    decode_image,
+    decode_images,
+    each_in_order,
     image_size,
     num_tokens_of,
     prepare_image,
@@ -69,7 +70,7 @@ def make_pictures(
     _check_sizes(shown)
     if video is not None:
         return _frames(*next(iter(shown.items())), video, settings)
-    decoded = [_decoded(name, image) for name, image in shown.items()]
+    decoded = _decoded(shown)
     picture = decoded[0] if len(decoded) == 1 else compose_panel(decoded)
     return Pictures((prepare_image(picture, settings),), ({"type": "image"},))
 
@@ -88,11 +89,16 @@ def _check_sizes(images: Mapping[str, Image]) -> None:
         raise InvalidRequest.at(("images",), msg, "too_long")
 
 
-def _decoded(name: str, image: Image) -> PIL.Image:
-    try:
-        return decode_image(image.data, _DECODED)
-    except ImageRefused as error:
-        raise _refused(name, str(error)) from error
+def _decoded(images: Mapping[str, Image]) -> list[PIL.Image]:
+    """The pictures, several at a time."""
+    pictures = decode_images([image.data for image in images.values()], _DECODED)
+    decoded = []
+    for name in images:
+        try:
+            decoded.append(next(pictures))
+        except ImageRefused as error:
+            raise _refused(name, str(error)) from error
+    return decoded
 
 
 def _frames(name: str, image: Image, video: Video, settings: ImageSettings) -> Pictures:
@@ -113,11 +119,11 @@ def _frames(name: str, image: Image, video: Video, settings: ImageSettings) -> P
             f"its {video.n_frames} frames take {tokens} tokens, limit {LIMITS.sequence_tokens}; "
             "send fewer or smaller frames",
         )
-    mosaic = _decoded(name, image)
+    (mosaic,) = _decoded({name: image})
     content: list[Mapping[str, Any]] = [_text(_opening(video))]
     for timestamp in video.timestamps:
         content += [_text(f"t={timestamp}s:"), {"type": "image"}]
-    frames = (prepare_image(mosaic.crop(box), settings) for box in _boxes(video))
+    frames = each_in_order(lambda box: prepare_image(mosaic.crop(box), settings), _boxes(video))
     return Pictures(tuple(frames), tuple(content))
 
 

@@ -17,7 +17,7 @@ from models_qwen3_5.executor import BackboneExecutor, open_backbone
 from models_qwen3_5.export import is_export, read_export
 from system1_core.errors import CheckpointError
 from system1_core.family import Load
-from system1_torch.dtype import torch_dtype
+from system1_torch.dtype import compute_dtype
 from system1_torch.lora import LoraAdapter
 from system1_torch.safetensors_file import Safetensors
 
@@ -48,7 +48,7 @@ def load_executor(load: Load, source: Source) -> OpenJevExecutor:
     if source.is_merged:
         _check_merged(source)
     head = load_head(source, config.hidden_size, load.backend.device)
-    parts = make_parts(source, config, torch_dtype(load.dtype))
+    parts = make_parts(source, config, compute_dtype(load.dtype))
     backbone = open_backbone(load, source.base, parts)
     return OpenJevExecutor(backbone, head, is_deterministic=load.deterministic)
 

@@ -5,24 +5,23 @@ Families import their names from here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from models_qwen3_5.config import ModelConfig
+from models_qwen3_5.graphs import TextGraphs
 from models_qwen3_5.images import PreparedImage
 from models_qwen3_5.ops import Ops
+from models_qwen3_5.passes import PassInputs, Shape, exact_shape, make_table, take_apart
 from models_qwen3_5.planner import Plan, Planner
 from models_qwen3_5.rope import RotaryTables, make_positions
 from models_qwen3_5.sequence import ImageSpan, Readout, Reads, SequencePrompt
 from models_qwen3_5.text import Step, TextModel
 from models_qwen3_5.vision import VisionTower
-from system1_torch.packed_tree import make_packed_tree
-
-# Bounds the tower's activations; one image may exceed it alone.
-_VISION_PATCHES = 16_384
+from models_qwen3_5.vision_graphs import VisionGraphs
 
 
 class Backbone:
@@ -41,9 +40,11 @@ class Backbone:
         self.text = text
         self.vision = vision
         self.ops = ops or Ops()
+        self.vision_graphs = VisionGraphs(vision, self.ops) if vision is not None else None
         self.planner = planner or Planner()
         self.device = text.embed_tokens.device
         self.dtype = text.embed_tokens.dtype
+        self.graphs = TextGraphs(self._run, self.device) if self.device.type == "cuda" else None
         self._rotary = RotaryTables(config.text, self.device)
 
     @torch.inference_mode()
@@ -61,22 +62,37 @@ class Backbone:
         ]
         return self._read(hidden, [prompt.reads for prompt in prompts], lookups)
 
+    @torch.inference_mode()
+    def capture_graphs(self, seconds: float) -> int:
+        """Queue the graphs of the decoder and capture for about so long; how many there are."""
+        if self.graphs is None:
+            return 0
+        rows = self.graphs.plan(has_images=self.vision is not None)
+        if self.ops.tune_linear is not None:
+            self.ops.tune_linear(list(self.text.projections()), rows)
+        return self.graphs.capture_for(seconds, self._example)
+
+    @torch.inference_mode()
+    def capture_next(self) -> bool:
+        """Capture one more graph; False where none is left to do."""
+        if self.graphs is not None and self.graphs.capture_next(self._example):
+            return True
+        return self.vision_graphs is not None and self.vision_graphs.capture_next()
+
+    def close(self) -> None:
+        """Free every graph."""
+        for graphs in (self.graphs, self.vision_graphs):
+            if graphs is not None:
+                graphs.close()
+
     def image_features(self, images: Sequence[PreparedImage]) -> list[Tensor]:
         """Rows [num_tokens, D] of each image in the model's dtype, each distinct one run once."""
-        assert self.vision is not None, "images reached a backbone loaded without its tower"
-        distinct = list({image.digest: image for image in images}.values())
-        features: dict[bytes, Tensor] = {}
-        for group in _patch_groups(distinct):
-            rows = self.vision(group).split([image.num_tokens for image in group])
-            features |= {image.digest: part for image, part in zip(group, rows, strict=True)}
-        return [features[image.digest] for image in images]
+        assert self.vision_graphs, "images reached a backbone loaded without its tower"
+        return self.vision_graphs.features(images)
 
-    def embed(self, plan: Plan, prompts: Sequence[SequencePrompt]) -> Tensor:
+    def embed(self, plan: Plan, prompts: Sequence[SequencePrompt], token_ids: Tensor) -> Tensor:
         """Embeddings [T, D] of the packed stream, image rows in place of their placeholders."""
-        token_ids: list[int] = []
-        for segment in plan.segments:
-            token_ids.extend(prompts[segment.owner].token_ids[segment.start : segment.stop])
-        rows = F.embedding(self._index(token_ids), self.text.embed_tokens)
+        rows = F.embedding(token_ids, self.text.embed_tokens)
         spans = [
             (plan.starts[index] + span.start - segment.start, span.image)
             for index, segment in enumerate(plan.segments)
@@ -91,23 +107,57 @@ class Backbone:
 
     def _hidden(self, plan: Plan, prompts: Sequence[SequencePrompt], wanted: list[int]) -> Tensor:
         """Final-norm rows [R, D] of the wanted packed rows."""
-        segments = plan.segments
-        owners = {segment.owner for segment in segments}
-        positions = {i: make_positions(prompts[i].num_tokens, prompts[i].images) for i in owners}
-        packed = torch.cat(
-            [torch.from_numpy(positions[s.owner][:, s.start : s.stop]) for s in segments], dim=1
-        )
-        cos, sin = self._rotary.tables(packed.to(self.device), self.dtype)
-        tree = make_packed_tree(
-            [s.stop - s.start for s in segments],
-            [s.parent for s in segments],
-            history=self.config.text.linear_conv_kernel_dim - 1,
-            device=self.device,
-        )
-        rows = None
-        if len(wanted) < plan.num_tokens:
-            rows = self._index(wanted)
-        return self.text(self.embed(plan, prompts), Step(self.ops, tree, cos, sin), rows)
+        has_images = any(prompts[segment.owner].images for segment in plan.segments)
+        counts = (plan.num_tokens, len(plan.segments), len(wanted))
+        shape = self.graphs and self.graphs.find(*counts, has_images=has_images)
+        if not shape:
+            shape = exact_shape(plan, len(wanted))
+            inputs = self._inputs(self._table(plan, prompts, wanted, shape), shape, plan)
+            x = self.embed(plan, prompts, inputs.token_ids)
+            rows = inputs.rows if len(wanted) < plan.num_tokens else None
+            return self.text(x, self._step(inputs), rows)
+        assert self.graphs is not None
+        given = {"table": self._table(plan, prompts, wanted, shape)}
+        if has_images:
+            inputs = self._inputs(given["table"], shape)
+            given["embeds"] = self.embed(plan, prompts, inputs.token_ids)
+        return self.graphs.replay(shape, given)["hidden"][: len(wanted)]
+
+    def _run(self, shape: Shape, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A pass from its table alone, without a wait: what a graph holds."""
+        inputs = self._inputs(given["table"], shape)
+        x = given.get("embeds")
+        if x is None:
+            x = F.embedding(inputs.token_ids, self.text.embed_tokens)
+        return {"hidden": self.text(x, self._step(inputs), inputs.rows)}
+
+    def _example(self, shape: Shape, has_images: bool) -> dict[str, Tensor]:
+        """Inputs that fill a shape: all rows in one segment."""
+        prompt = SequencePrompt([0] * shape.tokens, reads=Reads(hidden=(0,)))
+        plan = Planner().plan([prompt])
+        given = {"table": self._table(plan, [prompt], [shape.tokens - 1], shape)}
+        if has_images:
+            width = self.text.embed_tokens.shape[1]
+            given["embeds"] = torch.zeros(shape.tokens, width, dtype=self.dtype)
+        return given
+
+    def _table(
+        self, plan: Plan, prompts: Sequence[SequencePrompt], wanted: list[int], shape: Shape
+    ) -> Tensor:
+        """The pass's table, in memory that the device copies from while the host goes on."""
+        table = make_table(plan, prompts, wanted, shape, self._history)
+        return table.pin_memory() if self.device.type == "cuda" else table
+
+    def _inputs(self, table: Tensor, shape: Shape, plan: Plan | None = None) -> PassInputs:
+        return take_apart(table.to(self.device, non_blocking=True), shape, self._history, plan)
+
+    def _step(self, inputs: PassInputs) -> Step:
+        cos, sin = self._rotary.tables(inputs.positions, self.dtype)
+        return Step(self.ops, inputs.tree, cos, sin)
+
+    @property
+    def _history(self) -> int:
+        return self.config.text.linear_conv_kernel_dim - 1
 
     def _read(
         self, hidden: Tensor, reads: Sequence[Reads], lookups: list[dict[int, int]]
@@ -162,20 +212,6 @@ class Backbone:
         head = self.text.head
         assert head is not None, "logits were read from a backbone loaded without its head"
         return head
-
-
-def _patch_groups(images: Sequence[PreparedImage]) -> list[list[PreparedImage]]:
-    """Images in order, in groups of bounded size."""
-    groups: list[list[PreparedImage]] = []
-    room = 0
-    for image in images:
-        patches = image.patches.shape[0]
-        if not groups or patches > room:
-            groups.append([])
-            room = _VISION_PATCHES
-        groups[-1].append(image)
-        room -= patches
-    return groups
 
 
 __all__ = [

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
+import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from models_qwen3_5.pixels import digest_of, pixels_of
 from system1_core.errors import CheckpointError
+from system1_torch.ops.image_patches import image_patches
 
 MAX_ASPECT = 200
 _FORMATS = ("PNG", "JPEG")
+# Of all requests together: more would only hold more pictures in memory.
+_MAX_DECODERS = 16
+_Result = TypeVar("_Result")
+# A larger picture waits as patches, which are fewer bytes, and no such piece of memory is pinned.
+_MAX_DEVICE_PIXELS = 16 * 2**20
 
 
 class ImageRefused(ValueError):
@@ -45,12 +53,16 @@ class ImageLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageSettings:
-    """The image processor's settings; pixels in all, of the resized image."""
+    """The image processor's settings; pixels in all, of the resized image.
+
+    With `on_device` the executor resizes and cuts: prepared images carry their pixels.
+    """
 
     min_pixels: int = 65_536
     max_pixels: int = 16_777_216
     patch_size: int = 16
     merge_size: int = 2
+    on_device: bool = False
 
     @property
     def factor(self) -> int:
@@ -60,21 +72,26 @@ class ImageSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedImage:
-    """One resized image, cut into patches.
+    """One image as patches, or as the pixels that the executor makes patches of.
 
     `patches` [P, 3 * patch^2] uint8: rows by 2x2 block (row-major over blocks and inside), values
-    by channel, row, column. `grid` is (rows, columns) in patches, `digest` stands for it all.
+    by channel, row, column. Where it is None, `pixels` [H, W, 4] uint8 are red, green, blue and a
+    value without meaning, before the resize. `grid` is (rows, columns) in patches; `digest` stands
+    for it all, and tells equal pictures in the two forms apart.
     """
 
-    patches: Tensor
+    patches: Tensor | None
     grid: tuple[int, int]
     merge_size: int = 2
+    pixels: Tensor | None = None
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        name = hashlib.sha256(repr((self.grid, self.merge_size)).encode())
-        name.update(np.ascontiguousarray(self.patches.numpy()).data)
-        object.__setattr__(self, "digest", name.digest())
+        held = self.pixels if self.patches is None else self.patches
+        assert held is not None, "an image has patches or pixels"
+        shape = tuple(held.shape) if self.patches is None else ()
+        name = repr((self.grid, self.merge_size, *shape)).encode()
+        object.__setattr__(self, "digest", digest_of(name, held))
 
     @property
     def number(self) -> int:
@@ -84,6 +101,11 @@ class PreparedImage:
     @property
     def merged_grid(self) -> tuple[int, int]:
         return self.grid[0] // self.merge_size, self.grid[1] // self.merge_size
+
+    @property
+    def num_patches(self) -> int:
+        rows, columns = self.grid
+        return rows * columns
 
     @property
     def num_tokens(self) -> int:
@@ -225,27 +247,65 @@ def num_tokens_of(height: int, width: int, settings: ImageSettings) -> int:
 
 
 def prepare_image(image: Image.Image, settings: ImageSettings) -> PreparedImage:
-    """Resize an RGB picture and cut it into patches."""
-    pixels = torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1)
-    rows, columns = smart_resize(pixels.shape[1], pixels.shape[2], settings)
-    if (rows, columns) != tuple(pixels.shape[1:]):
-        # On uint8 this is the reference's fixed-point arithmetic, byte for byte; Pillow's is not.
-        pixels = torch.nn.functional.interpolate(
-            pixels[None], (rows, columns), mode="bicubic", antialias=True, align_corners=False
-        )[0]
+    """Resize an RGB picture and cut it into patches, or leave both to the device."""
+    rows, columns = smart_resize(image.height, image.width, settings)
     patch, merge = settings.patch_size, settings.merge_size
     grid = rows // patch, columns // patch
-    blocks = pixels.reshape(3, grid[0] // merge, merge, patch, grid[1] // merge, merge, patch)
-    patches = blocks.permute(1, 4, 2, 5, 0, 3, 6).reshape(grid[0] * grid[1], -1)
-    return PreparedImage(patches, grid, merge)
+    if settings.on_device and image.height * image.width <= _MAX_DEVICE_PIXELS:
+        return PreparedImage(None, grid, merge, pixels_of(image, is_kept=True))
+    return PreparedImage(image_patches(pixels_of(image), rows, columns, patch, merge), grid, merge)
 
 
-def pixel_values(patches: Tensor, temporal_patch_size: int = 2) -> Tensor:
+def prepare_images(
+    files: Sequence[bytes], settings: ImageSettings, limits: ImageLimits | None = None
+) -> Iterator[PreparedImage]:
+    """Decode and prepare files, several at a time; yields them in order.
+
+    Raises ImageRefused when it comes to a file that is refused.
+    """
+
+    def prepare(data: bytes) -> PreparedImage:
+        return prepare_image(decode_image(data, limits), settings)
+
+    return each_in_order(prepare, files)
+
+
+def decode_images(
+    files: Sequence[bytes], limits: ImageLimits | None = None
+) -> Iterator[Image.Image]:
+    """As `decode_image`, several files at a time; yields the pictures in order."""
+    return each_in_order(lambda data: decode_image(data, limits), files)
+
+
+def each_in_order(work: Callable[[Any], _Result], items: Sequence[Any]) -> Iterator[_Result]:
+    """`work` on each item, on the shared threads where there are several; Pillow leaves the
+    interpreter free while it decodes."""
+    if len(items) < 2:
+        yield from map(work, items)
+        return
+    running = [_decoders().submit(work, item) for item in items]
+    try:
+        for each in running:
+            yield each.result()
+    finally:
+        # Behind an error nobody waits for the rest.
+        for each in running:
+            each.cancel()
+
+
+@cache
+def _decoders() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(_MAX_DECODERS, os.cpu_count() or 1), "decode")
+
+
+def pixel_values(
+    patches: Tensor, temporal_patch_size: int = 2, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """Patch rows as the tower's first product reads them, -1 to 1.
 
-    patches [P, 3 * patch^2] uint8 to [P, 3 * time * patch^2] fp32: a still image is repeated in
-    time. The one division is bit-equal to the reference; dividing by 255 first is not.
+    patches [P, 3 * patch^2] uint8 to [P, 3 * time * patch^2] in `dtype`: a still image is repeated
+    in time. The one division, in fp32, is bit-equal to the reference; dividing by 255 first is not.
     """
-    values = (patches.float() - 127.5) / 127.5
+    values = ((patches.float() - 127.5) / 127.5).to(dtype)
     channels = values.unflatten(1, (3, 1, -1))
     return channels.expand(-1, -1, temporal_patch_size, -1).flatten(1)

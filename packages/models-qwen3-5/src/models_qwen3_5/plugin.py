@@ -59,11 +59,16 @@ EXAMPLE = {
 
 
 def load_processor(load: Load) -> Processor:
+    from models_qwen3_5.ops import takes_pixels
     from models_qwen3_5.processor import ReaderProcessor
     from models_qwen3_5.reader import read_temperatures
 
     path = load.options.get("temperatures")
-    return ReaderProcessor(_folder(load), temperatures=read_temperatures(path) if path else None)
+    return ReaderProcessor(
+        _folder(load),
+        temperatures=read_temperatures(path) if path else None,
+        on_device=takes_pixels(load.backend),
+    )
 
 
 def load_executor(load: Load) -> Executor:

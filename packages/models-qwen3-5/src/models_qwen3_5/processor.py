@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from models_qwen3_5.chat import (
@@ -21,10 +21,9 @@ from models_qwen3_5.images import (
     ImageRefused,
     ImageSettings,
     PreparedImage,
-    decode_image,
     image_size,
     num_tokens_of,
-    prepare_image,
+    prepare_images,
     read_image_settings,
 )
 from models_qwen3_5.reader import (
@@ -70,10 +69,18 @@ class _Shown:
 
 class ReaderProcessor(Processor):
     """Reads any plain chat checkpoint as a decision model; raises CheckpointError at once where
-    its template, tokenizer and config do not fit together."""
+    its template, tokenizer and config do not fit together.
+
+    With `on_device` images are resized by the executor.
+    """
 
     def __init__(
-        self, folder: Path, *, temperatures: Temperatures | None = None, max_length: int = 16_384
+        self,
+        folder: Path,
+        *,
+        temperatures: Temperatures | None = None,
+        max_length: int = 16_384,
+        on_device: bool = False,
     ) -> None:
         config = read_config(folder)
         self.temperatures = temperatures or Temperatures()
@@ -88,7 +95,7 @@ class ReaderProcessor(Processor):
         self._image_token_id = config.image_token_id
         self._settings: ImageSettings | None = None
         if config.vision is not None:
-            self._settings = read_image_settings(folder)
+            self._settings = replace(read_image_settings(folder), on_device=on_device)
             _check_settings(self._settings, config, folder)
             if self._tokenizer.token_to_id(IMAGE_PLACEHOLDER) != config.image_token_id:
                 raise CheckpointError(
@@ -195,10 +202,11 @@ class ReaderProcessor(Processor):
                 f"{len(request.images)} images take {total} tokens, limit {self.max_length}; "
                 "send fewer or smaller ones",
             )
+        images = prepare_images([image.data for image in request.images.values()], settings)
         prepared = []
-        for name, image in request.images.items():
+        for name in request.images:
             with _named(name):
-                prepared.append(prepare_image(decode_image(image.data), settings))
+                prepared.append(next(images))
         return tuple(prepared)
 
     def _round(self, context: _Round) -> Prepared:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from models_qwen3_5.config import TextConfig
 from models_qwen3_5.ops import Ops
+from models_qwen3_5.projection import Projection
 from system1_torch.packed_tree import PackedTree
 
 Targets = Iterator[tuple[str, Tensor]]
@@ -37,27 +38,28 @@ class DeltaNet(nn.Module):
         super().__init__()
         self.config = config
         heads, values = config.linear_num_value_heads, config.linear_value_head_dim
-        self.widths = [config.conv_channels, heads * values, heads, heads]
-        self.in_proj = _weight(sum(self.widths), config.hidden_size)
+        widths = [config.conv_channels, heads * values, heads, heads]
+        # Gates decide how long a state lasts: their few rows stay out of FP8.
+        self.in_proj = Projection(widths, config.hidden_size, plain=2)
         self.conv1d = _weight(config.conv_channels, config.linear_conv_kernel_dim)
         self.A_log = _weight(heads)
         self.dt_bias = _weight(heads)
         self.norm = _weight(values)
-        self.out_proj = _weight(config.hidden_size, heads * values)
+        self.out_proj = Projection([config.hidden_size], heads * values)
 
     def targets(self) -> Targets:
         names = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
-        for name, rows in zip(names, self.in_proj.split(self.widths), strict=True):
+        for name, rows in zip(names, self.in_proj.parts(), strict=True):
             yield f"linear_attn.{name}.weight", rows
         yield "linear_attn.conv1d.weight", self.conv1d.unsqueeze(1)
         yield "linear_attn.A_log", self.A_log
         yield "linear_attn.dt_bias", self.dt_bias
         yield "linear_attn.norm.weight", self.norm
-        yield "linear_attn.out_proj.weight", self.out_proj
+        yield "linear_attn.out_proj.weight", *self.out_proj.parts()
 
     def forward(self, x: Tensor, step: Step, rows: Tensor | None) -> Tensor:
         ops, config = step.ops, self.config
-        qkv, z, b, a = ops.linear(x, self.in_proj).split(self.widths, dim=1)
+        qkv, z, b, a = self.in_proj(x, ops)
         heads = (config.linear_num_key_heads, config.linear_key_head_dim)
         operands = ops.delta_inputs(
             qkv, b, a, self.conv1d, self.A_log, self.dt_bias, step.tree, *heads
@@ -67,7 +69,7 @@ class DeltaNet(nn.Module):
             out, z = out[rows], z[rows]
         gate = z.unflatten(1, (config.linear_num_value_heads, -1))
         out = ops.gated_rms_norm(out, gate, self.norm, config.rms_norm_eps)
-        return ops.linear(out.flatten(1), self.out_proj)
+        return self.out_proj(out.flatten(1), ops)[0]
 
 
 class Attention(nn.Module):
@@ -78,36 +80,34 @@ class Attention(nn.Module):
         self.config = config
         keys = config.num_key_value_heads * config.head_dim
         queries = config.num_attention_heads * config.head_dim
-        self.widths = [2 * queries, keys, keys]
-        self.qkv_proj = _weight(sum(self.widths), config.hidden_size)
+        self.qkv_proj = Projection([2 * queries, keys, keys], config.hidden_size)
         self.q_norm = _weight(config.head_dim)
         self.k_norm = _weight(config.head_dim)
-        self.o_proj = _weight(config.hidden_size, queries)
+        self.o_proj = Projection([config.hidden_size], queries)
 
     def targets(self) -> Targets:
         names = ("q_proj", "k_proj", "v_proj")
-        for name, rows in zip(names, self.qkv_proj.split(self.widths), strict=True):
+        for name, rows in zip(names, self.qkv_proj.parts(), strict=True):
             yield f"self_attn.{name}.weight", rows
         yield "self_attn.q_norm.weight", self.q_norm
         yield "self_attn.k_norm.weight", self.k_norm
-        yield "self_attn.o_proj.weight", self.o_proj
+        yield "self_attn.o_proj.weight", *self.o_proj.parts()
 
     def forward(self, x: Tensor, step: Step, rows: Tensor | None) -> Tensor:
         ops, head_dim, eps = step.ops, self.config.head_dim, self.config.rms_norm_eps
         cos, sin = step.cos, step.sin
         if rows is None:
-            q, k, v = ops.linear(x, self.qkv_proj).split(self.widths, dim=1)
+            q, k, v = self.qkv_proj(x, ops)
         else:
-            queries = self.widths[0]
-            q = ops.linear(x[rows], self.qkv_proj[:queries])
-            k, v = ops.linear(x, self.qkv_proj[queries:]).chunk(2, dim=1)
+            (q,) = self.qkv_proj.part(0, 1, x[rows], ops)
+            k, v = self.qkv_proj.part(1, 3, x, ops)
         q, gate = q.unflatten(1, (-1, 2, head_dim)).unbind(2)
         k = ops.norm_rope(k.unflatten(1, (-1, head_dim)), self.k_norm, cos, sin, eps)
         if rows is not None:
             cos, sin = cos[rows], sin[rows]
         q = ops.norm_rope(q, self.q_norm, cos, sin, eps)
         v = v.unflatten(1, (-1, head_dim))
-        return ops.linear(ops.gated_tree_attention(q, k, v, gate, step.tree, rows), self.o_proj)
+        return self.o_proj(ops.gated_tree_attention(q, k, v, gate, step.tree, rows), ops)[0]
 
 
 class GatedMLP(nn.Module):
@@ -115,17 +115,19 @@ class GatedMLP(nn.Module):
 
     def __init__(self, config: TextConfig) -> None:
         super().__init__()
-        self.gate_up_proj = _weight(2 * config.intermediate_size, config.hidden_size)
-        self.down_proj = _weight(config.hidden_size, config.intermediate_size)
+        self.gate_up_proj = Projection([2 * config.intermediate_size], config.hidden_size)
+        self.down_proj = Projection([config.hidden_size], config.intermediate_size)
 
     def targets(self) -> Targets:
-        gate, up = self.gate_up_proj.chunk(2)
+        (rows,) = self.gate_up_proj.parts()
+        gate, up = rows.chunk(2)
         yield "mlp.gate_proj.weight", gate
         yield "mlp.up_proj.weight", up
-        yield "mlp.down_proj.weight", self.down_proj
+        yield "mlp.down_proj.weight", *self.down_proj.parts()
 
     def forward(self, x: Tensor, ops: Ops) -> Tensor:
-        return ops.linear(ops.silu_mul(ops.linear(x, self.gate_up_proj)), self.down_proj)
+        (gate_up,) = self.gate_up_proj(x, ops)
+        return self.down_proj(ops.silu_mul(gate_up), ops)[0]
 
 
 class Layer(nn.Module):
@@ -172,6 +174,10 @@ class TextModel(nn.Module):
         for index, layer in enumerate(self._layers()):
             for name, target in layer.targets():
                 yield f"layers.{index}.{name}", target
+
+    def projections(self) -> Iterator[Projection]:
+        """Every fused linear layer."""
+        return (part for part in self.modules() if isinstance(part, Projection))
 
     def forward(self, x: Tensor, step: Step, rows: Tensor | None = None) -> Tensor:
         """Final-norm rows of the packed stream.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +11,10 @@ from torch import Tensor, nn
 
 from models_qwen3_5.config import VisionConfig
 from models_qwen3_5.images import PreparedImage, pixel_values
+from models_qwen3_5.ops import Ops
+from models_qwen3_5.vision_tables import Grid, GridTables, TableCache
 
 _EPS = 1e-6
-_THETA = 10_000.0
 
 
 class Linear(nn.Linear):
@@ -20,6 +22,17 @@ class Linear(nn.Linear):
 
     def reset_parameters(self) -> None:
         return
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What the blocks of one pass share: ops, rotary tables, patches of each image."""
+
+    ops: Ops
+    cos: Tensor
+    sin: Tensor
+    lengths: tuple[int, ...]
+    is_recurring: bool
 
 
 class PatchEmbed(nn.Module):
@@ -32,8 +45,8 @@ class PatchEmbed(nn.Module):
         self.weight = nn.Parameter(torch.empty(*shape))
         self.bias = nn.Parameter(torch.empty(config.hidden_size))
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        return F.linear(pixels, self.weight.flatten(1), self.bias)
+    def forward(self, pixels: Tensor, ops: Ops) -> Tensor:
+        return ops.linear(pixels, self.weight.flatten(1), self.bias)
 
 
 class Block(nn.Module):
@@ -53,20 +66,30 @@ class Block(nn.Module):
             }
         )
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, lengths: list[int]) -> Tensor:
-        x = x + self._attend(self.norm1(x), cos, sin, lengths)
-        hidden = F.gelu(self.mlp["linear_fc1"](self.norm2(x)), approximate="tanh")
-        return x + self.mlp["linear_fc2"](hidden)
+    def forward(
+        self, normed: Tensor, x: Tensor, following: nn.LayerNorm, step: Pass
+    ) -> tuple[Tensor, Tensor]:
+        """From norm1's rows and the residual stream to those of the norm that follows."""
+        ops = step.ops
+        mixed = self._attend(normed, step)
+        normed, x = ops.residual_layer_norm(mixed, x, self.norm2.weight, self.norm2.bias, _EPS)
+        first, second = self.mlp["linear_fc1"], self.mlp["linear_fc2"]
+        hidden = ops.linear_gelu(normed, first.weight, first.bias)
+        hidden = ops.linear(hidden, second.weight, second.bias)
+        return ops.residual_layer_norm(hidden, x, following.weight, following.bias, _EPS)
 
-    def _attend(self, x: Tensor, cos: Tensor, sin: Tensor, lengths: list[int]) -> Tensor:
-        q, k, v = self.attn["qkv"](x).unflatten(1, (3, self.num_heads, -1)).unbind(1)
-        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-        images = zip(*(part.split(lengths) for part in (q, k, v)), strict=True)
-        return self.attn["proj"](torch.cat([_attention(*image) for image in images]).flatten(1))
+    def _attend(self, normed: Tensor, step: Pass) -> Tensor:
+        qkv, proj, ops = self.attn["qkv"], self.attn["proj"], step.ops
+        heads = ops.linear(normed, qkv.weight, qkv.bias).unflatten(1, (3 * self.num_heads, -1))
+        turned = ops.rotary(heads[:, : 2 * self.num_heads], step.cos, step.sin)
+        q, k = turned.split(self.num_heads, dim=1)
+        v = heads[:, 2 * self.num_heads :]
+        mixed = ops.image_attention(q, k, v, step.lengths, is_recurring=step.is_recurring)
+        return ops.linear(mixed.flatten(1), proj.weight, proj.bias)
 
 
 class Merger(nn.Module):
-    """Each block of patches to one row of the decoder's width."""
+    """Each block of patches, behind `norm`, to one row of the decoder's width."""
 
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
@@ -75,9 +98,11 @@ class Merger(nn.Module):
         self.linear_fc1 = Linear(self.width, self.width)
         self.linear_fc2 = Linear(self.width, config.out_hidden_size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm(x).view(-1, self.width)
-        return self.linear_fc2(F.gelu(self.linear_fc1(x)))
+    def forward(self, normed: Tensor, ops: Ops) -> Tensor:
+        first, second = self.linear_fc1, self.linear_fc2
+        # The exact form, unlike the blocks'.
+        hidden = F.gelu(ops.linear(normed.view(-1, self.width), first.weight, first.bias))
+        return ops.linear(hidden, second.weight, second.bias)
 
 
 class VisionTower(nn.Module):
@@ -92,78 +117,49 @@ class VisionTower(nn.Module):
         )
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
         self.merger = Merger(config)
+        self.cache = TableCache(config)
 
-    def forward(self, images: Sequence[PreparedImage]) -> Tensor:
+    def forward(self, images: Sequence[PreparedImage], ops: Ops | None = None) -> Tensor:
         """Rows [sum of num_tokens, D] of the images, one after the other."""
-        table = self.pos_embed["weight"]
-        patches = torch.cat([image.patches for image in images]).to(table.device)
-        pixels = pixel_values(patches, self.config.temporal_patch_size).to(table.dtype)
+        ops = ops or Ops()
         grids = [image.grid for image in images]
-        x = self.patch_embed["proj"](pixels) + self.positions(grids)
-        cos, sin = self.rotary(grids)
-        lengths = [rows * columns for rows, columns in grids]
-        for block in self.blocks:
-            x = block(x, cos, sin, lengths)
-        return self.merger(x)
+        return self.features(self.patches(images, ops), self.tables(grids), grids, ops)
 
-    def positions(self, grids: Sequence[tuple[int, int]]) -> Tensor:
-        """The learned position table, resampled to each grid: [P, hidden] in the model's dtype."""
-        table = self.pos_embed["weight"]
-        side = round(self.config.num_position_embeddings**0.5)
-        merge = self.config.spatial_merge_size
-        taps = [position_taps(grid, side, merge) for grid in grids]
-        indices = torch.cat([index for index, _ in taps]).to(table.device)
-        weights = torch.cat([weight for _, weight in taps]).to(table.device)
-        rows = table[indices].float() * weights[..., None]
-        return (rows[:, 0] + rows[:, 1] + rows[:, 2] + rows[:, 3]).to(table.dtype)
+    def patches(self, images: Sequence[PreparedImage], ops: Ops) -> Tensor:
+        """Patches [P, 3 * patch^2] uint8 of the images on the device, resized there if need be."""
+        device, size = self.pos_embed["weight"].device, self.config.patch_size
+        parts = []
+        for image in images:
+            if image.patches is not None:
+                parts.append(image.patches.to(device, non_blocking=True))
+                continue
+            assert image.pixels is not None
+            pixels = image.pixels.to(device, non_blocking=True)
+            rows, columns = (side * size for side in image.grid)
+            parts.append(ops.image_patches(pixels, rows, columns, size, image.merge_size))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def rotary(self, grids: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of row and column: [P, head dim] fp32."""
-        quarter = self.config.hidden_size // self.config.num_heads // 4
-        exponents = torch.arange(0, 2 * quarter, 2, dtype=torch.float32) / (2 * quarter)
-        frequencies = 1.0 / _THETA**exponents
-        merge = self.config.spatial_merge_size
-        places = torch.cat([torch.stack(_places(grid, merge), dim=1) for grid in grids])
-        angles = (places[..., None].float() * frequencies).flatten(1)
-        angles = torch.cat([angles, angles], dim=1).to(self.pos_embed["weight"].device)
-        return angles.cos(), angles.sin()
+    def tables(self, grids: Sequence[Grid]) -> GridTables:
+        """Positions and rotary tables of these grids; kept on the device for the next time."""
+        return self.cache.tables(grids, self.pos_embed["weight"])
 
-
-def _places(grid: tuple[int, int], merge: int) -> tuple[Tensor, Tensor]:
-    """Row and column of each patch in the tower's order: block by block, row-major inside."""
-    rows, columns = torch.meshgrid(*(torch.arange(side) for side in grid), indexing="ij")
-    shape = (grid[0] // merge, merge, grid[1] // merge, merge)
-    row, column = (place.reshape(shape).permute(0, 2, 1, 3).flatten() for place in (rows, columns))
-    return row, column
-
-
-def position_taps(grid: tuple[int, int], side: int, merge: int) -> tuple[Tensor, Tensor]:
-    """Bilinear taps into a side x side table with aligned corners.
-
-    Returns indices [P, 4] and weights [P, 4] fp32, in the tower's order.
-    """
-    corners, fractions = [], []
-    for place, size in zip(_places(grid, merge), grid, strict=True):
-        # Multiplied before it is divided: the other order differs in the last bit.
-        source = place.float() * (side - 1) / max(size - 1, 1)
-        low = source.floor()
-        fractions.append(source - low)
-        corners.append((low.long(), (low.long() + 1).clamp(max=side - 1)))
-    (r0, r1), (c0, c1) = corners
-    fr, fc = fractions
-    indices = [r0 * side + c0, r0 * side + c1, r1 * side + c0, r1 * side + c1]
-    weights = [(1 - fr) * (1 - fc), (1 - fr) * fc, fr * (1 - fc), fr * fc]
-    return torch.stack(indices, dim=1), torch.stack(weights, dim=1)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary over the whole head in fp32: x [P, H, D], cos and sin [P, D]."""
-    x32 = x.float()
-    first, second = x32.chunk(2, dim=-1)
-    swapped = torch.cat([-second, first], dim=-1)
-    return (x32 * cos[:, None] + swapped * sin[:, None]).to(x.dtype)
-
-
-def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
+    def features(
+        self,
+        patches: Tensor,
+        tables: GridTables,
+        grids: Sequence[Grid],
+        ops: Ops,
+        *,
+        is_recurring: bool = False,
+    ) -> Tensor:
+        """As `forward`, from patches and tables on the device; waits for nothing."""
+        dtype = tables.positions.dtype
+        pixels = pixel_values(patches, self.config.temporal_patch_size, dtype)
+        x = self.patch_embed["proj"](pixels, ops) + tables.positions
+        lengths = tuple(rows * columns for rows, columns in grids)
+        step = Pass(ops, tables.cos, tables.sin, lengths, is_recurring)
+        norms = [block.norm1 for block in self.blocks] + [self.merger.norm]
+        normed = ops.layer_norm(x, norms[0].weight, norms[0].bias, _EPS)
+        for block, following in zip(self.blocks, norms[1:], strict=True):
+            normed, x = block(normed, x, following, step)
+        return self.merger(normed, ops)
