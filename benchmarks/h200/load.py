@@ -1,8 +1,13 @@
-"""Clients of a throughput run, in a process of their own: `load.py PORT CLIENTS SECONDS SEED`.
+"""Clients of a throughput run, in a process of their own.
 
-Each client keeps one connection and asks its next question when the last is answered. Prints one
-JSON object: requests answered in the measured time, failures, milliseconds of each. Of the standard
-library only, so that it starts at once.
+    load.py PORT CLIENTS SECONDS SEED
+    load.py PORT CLIENTS SECONDS FIRST BODIES TOTAL
+
+Each client keeps one connection and asks its next question when the last is answered. The first
+form asks LAYA's question about ever new states. In the second, client FIRST + i of TOTAL sends
+each TOTAL-th line of the file BODIES, so that no two ever send the same. Prints one JSON object:
+requests answered in the measured time, failures, milliseconds of each. Of the standard library
+only, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -12,6 +17,9 @@ import selectors
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from itertools import count, cycle
+from pathlib import Path
 
 WARMUP_S = 2.0
 QUESTION = {
@@ -31,8 +39,11 @@ def body_of(index: int) -> bytes:
     return json.dumps({"state": state, "questions": {"team": QUESTION}}).encode()
 
 
-def request_of(index: int) -> bytes:
-    body = body_of(index)
+def laya_bodies(client: int, seed: int) -> Iterator[bytes]:
+    return map(body_of, count((seed * 1000 + client) * 100_000))
+
+
+def request_of(body: bytes) -> bytes:
     head = (
         "POST /v1/systemone HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -43,15 +54,15 @@ def request_of(index: int) -> bytes:
 class Client:
     """One keep-alive connection with one request on its way."""
 
-    def __init__(self, port: int, first: int) -> None:
+    def __init__(self, port: int, bodies: Iterator[bytes]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._next, self._received, self._sent = first, b"", 0.0
+        self._bodies, self._received, self._sent = bodies, b"", 0.0
 
     def ask(self) -> None:
+        request = request_of(next(self._bodies))
         self._received, self._sent = b"", time.perf_counter()
-        self.socket.sendall(request_of(self._next))
-        self._next += 1
+        self.socket.sendall(request)
 
     def receive(self) -> tuple[bool, float] | None:
         """(whether it is a 200, seconds) once the whole response is here."""
@@ -70,10 +81,12 @@ class Client:
 
 
 def main() -> None:
-    port, clients, seconds, seed = int(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:5])
+    port, clients, seconds, seed = *map(int, sys.argv[1:3]), float(sys.argv[3]), int(sys.argv[4])
+    lines = Path(sys.argv[5]).read_bytes().splitlines() if len(sys.argv) > 5 else []
     selector = selectors.DefaultSelector()
     for index in range(clients):
-        client = Client(port, (int(seed) * 1000 + index) * 100_000)
+        own = cycle(lines[seed + index :: int(sys.argv[6])]) if lines else laya_bodies(index, seed)
+        client = Client(port, own)
         selector.register(client.socket, selectors.EVENT_READ, client)
         client.ask()
     begin = time.perf_counter() + WARMUP_S

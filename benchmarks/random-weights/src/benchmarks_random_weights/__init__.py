@@ -1,0 +1,1 @@
+"""Random weights at true sizes, for benchmarks; import from the modules, none loads torch here."""
