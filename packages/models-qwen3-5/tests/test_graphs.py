@@ -118,10 +118,10 @@ def test_a_capture_that_fails_ends_captures_and_says_so(caplog):
 def test_a_graph_reads_what_an_eager_pass_reads(base, seed):
     from models_qwen3_5.checkpoint import load_backbone
     from models_qwen3_5.ops import ops_of
-    from system1_cuda.plugin import CudaBackend
 
+    plugin = pytest.importorskip("system1_cuda.plugin")
     loaded = load_backbone(
-        base, device=torch.device("cuda"), dtype=torch.bfloat16, ops=ops_of(CudaBackend())
+        base, device=torch.device("cuda"), dtype=torch.bfloat16, ops=ops_of(plugin.CudaBackend())
     )
     prompts = prompts_of(seed)
     graphs, loaded.graphs = loaded.graphs, None
