@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,6 +70,35 @@ async def test_one_thread_loads_warms_runs_and_closes():
     await engine.close()
     assert executor.closed
     assert len(executor.threads) == 1
+
+
+class Preparing(Zeros):
+    """Has idle work until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.worked = threading.Event()
+        self.was_warm_first = False
+
+    def idle(self) -> bool:
+        assert not self.closed
+        if not self.worked.is_set():
+            self.was_warm_first = bool(self.batches)
+        self.threads.add(threading.get_ident())
+        self.worked.set()
+        return True
+
+
+async def test_idle_work_begins_after_the_example_and_ends_with_the_engine(caplog):
+    executor = Preparing()
+    engine = await started(executor)
+    assert await asyncio.to_thread(executor.worked.wait, 10)
+    assert executor.was_warm_first
+    await engine.answer(request())
+    await engine.close()
+    await asyncio.sleep(0.2)
+    assert len(executor.threads) == 1
+    assert "idle work failed" not in caplog.text
 
 
 async def test_starting_sends_the_example_through_the_full_path():

@@ -17,10 +17,26 @@ async def test_idle_work_runs_until_it_says_that_nothing_is_left():
         return len(runs) < 3
 
     thread.when_idle(idle)
-    await thread.call(lambda: None)
     assert await asyncio.to_thread(done.wait, 10)
     await asyncio.sleep(0.2)
     assert runs == ["test"] * 3
+    thread.close()
+
+
+async def test_idle_work_is_asked_for_again_after_a_call():
+    thread, runs = ExecutorThread("test"), []
+    done = [threading.Event(), threading.Event()]
+
+    def idle():
+        done[len(runs)].set()
+        runs.append(1)
+        return False
+
+    thread.when_idle(idle)
+    assert await asyncio.to_thread(done[0].wait, 10)
+    await thread.call(lambda: None)
+    assert await asyncio.to_thread(done[1].wait, 10)
+    thread.when_idle(None)
     thread.close()
 
 
@@ -35,7 +51,6 @@ async def test_a_call_comes_before_more_idle_work():
         return True
 
     thread.when_idle(idle)
-    await thread.call(lambda: None)
     assert await asyncio.to_thread(entered.wait, 10)
     call = thread.call(order.append, "call")
     released.set()

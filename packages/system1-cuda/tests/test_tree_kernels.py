@@ -3,34 +3,30 @@
 Without a device they run in Triton's interpreter, so that their arithmetic is checked everywhere.
 """
 
-import os
-
 import pytest
 import torch
+from cases import DEEP_TREES, rule_inputs, tree_attention_inputs
 
-IS_INTERPRETED = not torch.cuda.is_available()
-if IS_INTERPRETED:
-    os.environ["TRITON_INTERPRET"] = "1"
-pytest.importorskip("triton")
+import system1_cuda.gated_tree_attention as attention
+import system1_cuda.log_sum_exp as sums
+import system1_cuda.tree_delta_rule as rule
+from system1_cuda.build import load_kernels
+from system1_torch.ops.gated_tree_attention import gated_tree_attention
+from system1_torch.ops.log_sum_exp import log_sum_exp
+from system1_torch.ops.tree_delta_rule import tree_delta_rule
+from system1_torch.packed_tree import make_tables, tree_of
+from system1_torch.testing import check_kernel, fresh_generator, relative_error
 
-from cases import DEEP_TREES, rule_inputs, tree_attention_inputs  # noqa: E402
-
-import system1_cuda.gated_tree_attention as attention  # noqa: E402
-import system1_cuda.log_sum_exp as sums  # noqa: E402
-import system1_cuda.tree_delta_rule as rule  # noqa: E402
-from system1_cuda.build import load_kernels  # noqa: E402
-from system1_torch.ops.gated_tree_attention import gated_tree_attention  # noqa: E402
-from system1_torch.ops.log_sum_exp import log_sum_exp  # noqa: E402
-from system1_torch.ops.tree_delta_rule import tree_delta_rule  # noqa: E402
-from system1_torch.packed_tree import make_tables, tree_of  # noqa: E402
-from system1_torch.testing import check_kernel, fresh_generator, relative_error  # noqa: E402
-
+IS_INTERPRETED = not torch.cuda.is_available()  # see conftest.py
 # The interpreter's own habit.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim")
 DEVICE = "cpu" if IS_INTERPRETED else "cuda"
 # The interpreter multiplies no bfloat16.
 DTYPE = torch.float16 if IS_INTERPRETED else torch.bfloat16
-DEEP = pytest.mark.parametrize("tree", DEEP_TREES.values(), ids=DEEP_TREES)
+# The interpreter is slow: small trees of every kind are enough for it.
+QUICK = ("one-token", "lone", "branches", "three-levels")
+CHOSEN = {name: DEEP_TREES[name] for name in (QUICK if IS_INTERPRETED else DEEP_TREES)}
+DEEP = pytest.mark.parametrize("tree", CHOSEN.values(), ids=CHOSEN)
 # Products take bfloat16 operands; states and sums are float32.
 RULE_TOLERANCE = 1.5e-2
 # Weights of a row's softmax are rounded to 16 bits before they meet the values.

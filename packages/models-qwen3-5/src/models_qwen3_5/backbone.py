@@ -69,7 +69,7 @@ class Backbone:
             return 0
         rows = self.graphs.plan(has_images=self.vision is not None)
         if self.ops.tune_linear is not None:
-            self.ops.tune_linear(list(self.text.projections()), rows)
+            self.ops.tune_linear(self._linear_weights(), rows)
         return self.graphs.capture_for(seconds, self._example)
 
     @torch.inference_mode()
@@ -159,6 +159,15 @@ class Backbone:
     def _history(self) -> int:
         return self.config.text.linear_conv_kernel_dim - 1
 
+    def _linear_weights(self) -> list[Tensor]:
+        """One weight [N, K] of each shape that `linear` multiplies all rows by."""
+        found: dict[torch.Size, Tensor] = {}
+        for projection in self.text.projections():
+            weight = projection.weight if projection.scale is None else projection.rest
+            if weight is not None:
+                found.setdefault(weight.shape, weight)
+        return list(found.values())
+
     def _read(
         self, hidden: Tensor, reads: Sequence[Reads], lookups: list[dict[int, int]]
     ) -> list[Readout]:
@@ -205,7 +214,11 @@ class Backbone:
         return logits - totals[self._index([place[row] for row, _ in pairs])]
 
     def _index(self, places: Sequence[int]) -> Tensor:
-        return torch.tensor(places, dtype=torch.int64, device=self.device)
+        """Places on the device; pinned, or the copy would wait for the pass before it."""
+        index = torch.tensor(places, dtype=torch.int64)
+        if self.device.type == "cuda":
+            index = index.pin_memory()
+        return index.to(self.device, non_blocking=True)
 
     @property
     def _head(self) -> Tensor:

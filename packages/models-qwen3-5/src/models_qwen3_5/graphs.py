@@ -38,9 +38,11 @@ class TextGraphs:
     Inputs are the pass's `table`, and `embeds` [T, D] where images are in it.
     """
 
-    def __init__(self, run: Run, device: torch.device, *, budget_bytes: int = GRAPH_BYTES) -> None:
+    def __init__(self, run: Run, device: torch.device) -> None:
         self._cache: GraphCache[tuple[Shape, bool]] = GraphCache(
-            lambda key, inputs: run(key[0], inputs), device=device, budget_bytes=budget_bytes
+            lambda key, inputs: run(key[0], inputs),
+            device=device,
+            budget_bytes=_budget_bytes(device),
         )
         self._pending: list[tuple[Shape, bool]] = []
 
@@ -50,15 +52,15 @@ class TextGraphs:
         return self._cache.used_bytes
 
     def find(self, tokens: int, segments: int, reads: int, *, has_images: bool) -> Shape | None:
-        """The smallest captured shape that holds a pass; None: it runs eagerly."""
+        """The shape that a pass is padded to, if it has a graph; None: it runs eagerly."""
         count = rung_of(max(segments, reads), COUNTS)
         if count is None:
             return None
-        for rung in LADDERS[count]:
-            if rung >= tokens:
-                shape = padded_shape(rung, count, count)
-                return shape if (shape, has_images) in self._cache else None
-        return None
+        rung = rung_of(tokens, LADDERS[count])
+        if rung is None:
+            return None
+        shape = padded_shape(rung, count, count)
+        return shape if (shape, has_images) in self._cache else None
 
     def replay(self, shape: Shape, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What `run` gives; overwritten by the next call."""
@@ -87,15 +89,20 @@ class TextGraphs:
     def capture_next(self, make: Callable[[Shape, bool], Mapping[str, Tensor]]) -> bool:
         """Capture the next shape in line on what `make` gives; False where none is left.
 
-        What cannot be captured is served eagerly, which the log tells once.
+        What cannot be captured is served eagerly, which the log tells: once for an operation, at
+        most a few times for memory, because only shapes smaller than the failed one are left.
         """
         if not self._pending:
             return False
         shape, has_images = self._pending.pop(0)
         try:
             is_captured = self._cache.capture((shape, has_images), make(shape, has_images))
+        except torch.OutOfMemoryError:
+            _log.warning("no memory for CUDA graphs of %d tokens and more", shape.tokens)
+            self._pending = [key for key in self._pending if key[0].tokens < shape.tokens]
+            return bool(self._pending)
         except Exception:
-            # An operation that cannot be captured, or no memory left: serving goes on without.
+            # An operation that cannot be captured: it would fail in every shape.
             _log.warning("no more CUDA graphs, passes run eagerly", exc_info=True)
             is_captured = False
         if not is_captured:
@@ -106,3 +113,11 @@ class TextGraphs:
         """Free every graph."""
         self._pending.clear()
         self._cache.close()
+
+
+def _budget_bytes(device: torch.device) -> int:
+    """What graphs may hold: most of a small device is left to the passes that run eagerly."""
+    if device.type != "cuda":
+        return 0
+    free, _ = torch.cuda.mem_get_info(device)
+    return min(GRAPH_BYTES, free // 4)

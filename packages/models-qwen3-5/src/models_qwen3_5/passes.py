@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models_qwen3_5.planner import Plan
+from models_qwen3_5.planner import Plan, Segment
 from models_qwen3_5.rope import make_positions
 from models_qwen3_5.sequence import SequencePrompt
 from system1_torch.packed_tree import PackedTree, make_tables, num_chunks, tree_of
@@ -70,23 +70,25 @@ def make_table(
     )
     token_ids = np.zeros(shape.tokens, dtype=np.int32)
     positions = np.zeros((3, shape.tokens), dtype=np.int32)
-    owned = {
-        i: (
-            np.asarray(prompts[i].token_ids),
-            make_positions(prompts[i].num_tokens, prompts[i].images),
-        )
-        for i in {segment.owner for segment in segments}
-    }
     for segment, start in zip(segments, plan.starts, strict=False):
-        ids, places = owned[segment.owner]
         rows = slice(start, start + segment.stop - segment.start)
-        token_ids[rows] = ids[segment.start : segment.stop]
-        positions[:, rows] = places[:, segment.start : segment.stop]
-    rows = np.zeros(shape.reads, dtype=np.int32)
-    rows[: len(wanted)] = wanted
-    parts = [token_ids, positions, *tree, rows]
+        # Only what the segment holds: most sequences of a wide tree own a short tail.
+        token_ids[rows] = prompts[segment.owner].token_ids[segment.start : segment.stop]
+        positions[:, rows] = _positions(prompts[segment.owner], segment)
+    read = np.zeros(shape.reads, dtype=np.int32)
+    read[: len(wanted)] = wanted
+    parts = [token_ids, positions, *tree, read]
     assert [part.size for part in parts] == shape.sizes(history)
     return torch.from_numpy(np.concatenate([part.ravel() for part in parts]))
+
+
+def _positions(prompt: SequencePrompt, segment: Segment) -> np.ndarray:
+    """Positions of a segment's tokens; behind the last image all three axes count on."""
+    images = prompt.images
+    if images and segment.start < images[-1].stop:
+        return make_positions(prompt.num_tokens, images)[:, segment.start : segment.stop]
+    shift = sum(max(span.image.merged_grid) - span.image.num_tokens for span in images)
+    return np.arange(segment.start + shift, segment.stop + shift)
 
 
 def take_apart(table: Tensor, shape: Shape, history: int, plan: Plan | None = None) -> PassInputs:

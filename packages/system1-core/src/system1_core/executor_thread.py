@@ -13,7 +13,8 @@ from typing import Any
 _log = logging.getLogger(__name__)
 # So long without a call and the thread counts as idle.
 _IDLE_AFTER_S = 0.05
-_Call = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]
+# Without a future nobody waits for the result.
+_Call = tuple[asyncio.Future[Any] | None, Callable[..., Any], tuple[Any, ...]]
 
 
 class ExecutorThread:
@@ -40,6 +41,8 @@ class ExecutorThread:
         """Call `idle` on the thread while it has no other call, until it returns False; again
         after the next call."""
         self._idle = idle
+        # The thread may be waiting for a call already, with nothing to do in between.
+        self._calls.put((None, lambda: None, ()))
 
     def close(self) -> None:
         """End the thread after the calls it has; does not wait."""
@@ -54,16 +57,18 @@ class ExecutorThread:
                 result, error = None, raised
             # The loop may have been closed meanwhile: then nobody waits.
             with suppress(RuntimeError):
-                future.get_loop().call_soon_threadsafe(_settle, future, result, error)
+                if future is not None:
+                    future.get_loop().call_soon_threadsafe(_settle, future, result, error)
             del item, future, call, args, result, error
 
     def _next_call(self) -> _Call | None:
         """The next call; until it comes, idle work."""
-        while self._idle is not None:
+        # Read once a turn: another thread may take it away.
+        while (idle := self._idle) is not None:
             try:
                 return self._calls.get(timeout=_IDLE_AFTER_S)
             except Empty:
-                if not self._run_idle(self._idle):
+                if not self._run_idle(idle):
                     break
         return self._calls.get()
 

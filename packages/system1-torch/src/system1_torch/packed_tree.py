@@ -42,28 +42,29 @@ class PackedTree:
 
     @property
     def num_tokens(self) -> int:
-        self._check_host()
+        self.require_host()
         return self.starts[-1]
 
     @property
     def num_segments(self) -> int:
-        self._check_host()
+        self.require_host()
         return len(self.parents)
 
     def rows(self, segment: int) -> range:
         """The rows of one segment."""
-        self._check_host()
+        self.require_host()
         return range(self.starts[segment], self.starts[segment + 1])
 
     def ancestors(self, segment: int) -> list[int]:
         """What a segment continues, from the root down to its parent."""
-        self._check_host()
+        self.require_host()
         chain: list[int] = []
         while (segment := self.parents[segment]) >= 0:
             chain.append(segment)
         return chain[::-1]
 
-    def _check_host(self) -> None:
+    def require_host(self) -> None:
+        """Raises RuntimeError for a tree known to the device only: its tuples say nothing."""
         if not self.starts:
             raise RuntimeError("this tree is known to the device only: no reference can run on it")
 

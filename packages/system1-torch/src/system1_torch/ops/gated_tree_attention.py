@@ -29,6 +29,7 @@ def gated_tree_attention(
     [R] int64, rising, names the row of each query; None means R = T, every row. Returns
     [R, H * D] in q's dtype; the attention result, the sigmoid and their product each round.
     """
+    tree.require_host()
     positions = torch.arange(tree.num_tokens) if rows is None else rows.cpu()
     starts = torch.tensor(tree.starts)
     # The queries of segment n are bounds[n] to bounds[n + 1].

@@ -24,6 +24,7 @@ def tree_delta_rule(
     [T, HV, V] in v's dtype. Raises ValueError if HV is not a multiple of H.
     Source: Gated Delta Networks (ICLR 2025), chunked form.
     """
+    tree.require_host()
     heads, heads_v = q.shape[1], v.shape[1]
     if heads_v % heads:
         raise ValueError(f"{heads_v} value heads are no multiple of {heads} key heads")
