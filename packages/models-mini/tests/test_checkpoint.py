@@ -54,8 +54,8 @@ def test_broken_config_is_refused(folder, text):
 
 def test_unknown_format_is_refused(folder):
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"format": 2}))
-    with pytest.raises(CheckpointError, match="format 2, expected 1"):
+    (folder / "config.json").write_text(json.dumps(config | {"format": 1}))
+    with pytest.raises(CheckpointError, match="format 1, expected 2"):
         load(folder)
 
 

@@ -5,12 +5,13 @@ import pytest
 
 from models_mini import executor as module
 from models_mini.executor import PACK_TOKENS, make_packs, physical_cores
-from system1_core import Prompt
+from models_mini.prompt import MiniPrompt
 
 
 def prompts(*lengths, seed=0):
     draw = np.random.default_rng(seed).integers
-    return [Prompt([101, *draw(1000, 20000, n - 2).tolist(), 102]) for n in lengths]
+    texts = [[101, *draw(1000, 20000, n - 2).tolist(), 102] for n in lengths]
+    return [MiniPrompt.of_text(ids) for ids in texts]
 
 
 def test_vectors_are_the_same_alone_and_packed(mini):
@@ -38,8 +39,8 @@ def test_equal_prompts_run_once(mini, monkeypatch):
 
 
 def test_packs_hold_at_most_their_tokens_and_a_longer_text_alone():
-    texts = [[0] * n for n in (60, 60, 60, 128, 129, 1)]
-    assert [list(map(len, pack)) for pack in make_packs(texts)] == [
+    texts = [MiniPrompt.of_text([0] * n) for n in (60, 60, 60, 128, 129, 1)]
+    assert [[one.num_tokens for one in pack] for pack in make_packs(texts)] == [
         [60, 60],
         [60],
         [128],

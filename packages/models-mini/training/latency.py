@@ -6,6 +6,7 @@ A state of 60 words that differs each time, three questions with 6 and 5 options
 import argparse
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 from golden import answer
@@ -46,9 +47,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--requests", type=int, default=100)
+    parser.add_argument("--folder", type=Path, help="an exported model (default: the shipped one)")
     args = parser.parse_args()
-    processor = MiniProcessor(open_checkpoint(), 2**25)
-    executor = MiniExecutor(open_checkpoint(), args.threads)
+    checkpoint = open_checkpoint(args.folder)
+    processor = MiniProcessor(checkpoint, 2**25)
+    executor = MiniExecutor(checkpoint, args.threads)
     times = []
     for index in range(args.requests + 1):
         started = time.perf_counter()

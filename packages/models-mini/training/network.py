@@ -1,13 +1,9 @@
-"""The network in torch: one encoder for both sides, a small head over two vectors."""
+"""The network in torch: one encoder over rows of segments, a small head over two vectors."""
 
 import torch
 import torch.nn.functional as F
+from sizes import EPSILON, FFN, HEAD_WIDTH, HEADS, HIDDEN, LAYERS, POSITIONS, TYPES
 from torch import nn
-
-LAYERS, HIDDEN, HEADS, FFN, VOCABULARY, POSITIONS = 6, 384, 12, 1536, 30522, 512
-EPSILON = 1e-12
-HEAD_WIDTH = 64
-TYPES = ("choice", "score", "noul")
 
 
 class Layer(nn.Module):
@@ -35,24 +31,29 @@ class Layer(nn.Module):
         return self.output["LayerNorm"](x + F.dropout(narrow, dropout, self.training))
 
     def _attend(self, x, mask):
+        # Written out: the fused kernels' backward passes are not all deterministic.
         batch, tokens, _ = x.shape
         q, k, v = (
             self.attention["self"][name](x).view(batch, tokens, HEADS, -1).transpose(1, 2)
             for name in ("query", "key", "value")
         )
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        scores = q @ k.transpose(2, 3) * (HIDDEN // HEADS) ** -0.5
+        attended = (scores + mask).softmax(-1) @ v
         return attended.transpose(1, 2).reshape(batch, tokens, HIDDEN)
 
 
 class Encoder(nn.Module):
-    """MiniLM with mean pooling; `forward` returns unit vectors [N, 384]."""
+    """MiniLM with a mean over each segment; `forward` returns unit vectors [R, S, 384].
 
-    def __init__(self, dropout=0.1):
+    The word table `words` [30522, 384] is frozen and not among the trained tensors.
+    """
+
+    def __init__(self, words, dropout=0.1):
         super().__init__()
         self.dropout = dropout
+        self.register_buffer("words", words, persistent=False)
         self.embeddings = nn.ModuleDict(
             {
-                "word_embeddings": nn.Embedding(VOCABULARY, HIDDEN),
                 "position_embeddings": nn.Embedding(POSITIONS, HIDDEN),
                 "token_type_embeddings": nn.Embedding(2, HIDDEN),
                 "LayerNorm": nn.LayerNorm(HIDDEN, eps=EPSILON),
@@ -60,17 +61,22 @@ class Encoder(nn.Module):
         )
         self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer() for _ in range(LAYERS))})
 
-    def forward(self, token_ids, mask):
-        """token_ids [N, T] int64, mask [N, T] bool."""
+    def forward(self, rows):
+        """`rows`: a `rows.Rows` of tensors on the encoder's device."""
         table = self.embeddings
-        positions = torch.arange(token_ids.shape[1])
-        x = table["word_embeddings"](token_ids) + table["position_embeddings"](positions)
-        x = table["LayerNorm"](x + table["token_type_embeddings"].weight[0])
+        x = F.embedding(rows.token_ids, self.words) + table["position_embeddings"](rows.positions)
+        x = table["LayerNorm"](x + table["token_type_embeddings"](rows.kinds))
         x = F.dropout(x, self.dropout, self.training)
-        for layer in self.encoder["layer"]:
-            x = layer(x, mask[:, None, None, :], self.dropout)
-        weights = mask.float()[:, :, None]
-        return F.normalize((x * weights).sum(1) / weights.sum(1), dim=-1)
+        column = rows.segments[:, None, :]
+        same = rows.segments[:, :, None] == column
+        parent = rows.parents[:, :, None] == column
+        for index, layer in enumerate(self.encoder["layer"]):
+            seen = same | (parent & (rows.layers <= index)[:, :, None])
+            x = layer(x, _bias(seen, x.dtype), self.dropout)
+        number = torch.arange(rows.lengths.shape[1], device=x.device)
+        member = (rows.segments[:, None, :] == number[:, None]).to(x.dtype)
+        pooling = member / rows.lengths.clamp(min=1)[:, :, None]
+        return F.normalize((pooling @ x).float(), dim=-1)
 
 
 class Head(nn.Module):
@@ -85,27 +91,48 @@ class Head(nn.Module):
             nn.init.zeros_(layer.weight)  # the cosine alone at the start
             nn.init.zeros_(layer.bias)
 
-    def forward(self, state, candidates, kind):
-        """state [D], candidates [N, D], kind an index into TYPES; returns logits [N]."""
-        state = state.expand_as(candidates)
+    def forward(self, vectors, types):
+        """vectors [R, S, D], the state first; types [R]; returns logits [R, S - 1]."""
+        candidates = vectors[:, 1:]
+        state = vectors[:, :1].expand_as(candidates)
         product = state * candidates
-        pair = torch.cat([state, candidates, product * HIDDEN**0.5, (state - candidates).abs()], -1)
-        hidden = F.gelu(self.inner[kind](pair), approximate="tanh")  # what numpy can do cheaply
-        return self.scale[kind] * product.sum(-1) + self.outer[kind](hidden)[:, 0]
+        # Entries of unit vectors are near D**-0.5; the MLP learns faster from entries near 1.
+        pair = HIDDEN**0.5 * torch.cat(
+            [state, candidates, product * HIDDEN**0.5, (state - candidates).abs()], -1
+        )
+        cosine = product.sum(-1)
+        logits = torch.zeros_like(cosine)
+        for kind in range(len(TYPES)):
+            hidden = F.gelu(self.inner[kind](pair), approximate="tanh")  # cheap in numpy
+            found = self.scale[kind] * cosine + self.outer[kind](hidden)[..., 0]
+            logits = torch.where((types == kind)[:, None], found, logits)
+        return logits
+
+
+class Network(nn.Module):
+    """Encoder and head; `forward` answers a batch."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder, self.head = encoder, Head()
+
+    def forward(self, batch):
+        """`batch`: a `rows.Batch` of tensors; returns logits [B, C], absent candidates at -inf."""
+        parts = [
+            self.head(self.encoder(rows), types).flatten()
+            for rows, types in zip(batch.chunks, batch.row_types, strict=True)
+        ]
+        logits = torch.cat(parts)[batch.places]
+        first = torch.where(batch.is_single, torch.zeros_like(logits[:, 0]), logits[:, 0])
+        logits = torch.cat([first[:, None], logits[:, 1:]], 1)
+        return logits.masked_fill(~batch.present, float("-inf"))
+
+
+def _bias(seen, dtype):
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[:, None]
 
 
 def _projection(width):
     return nn.ModuleDict(
         {"dense": nn.Linear(width, HIDDEN), "LayerNorm": nn.LayerNorm(HIDDEN, eps=EPSILON)}
     )
-
-
-def load_base(encoder, weights):
-    """Fill the encoder from the base checkpoint's tensors, strictly, and freeze the word table."""
-    wanted = {
-        name: tensor
-        for name, tensor in weights.items()
-        if not name.startswith("pooler.") and not name.endswith("position_ids")
-    }
-    encoder.load_state_dict(wanted, strict=True)
-    encoder.embeddings["word_embeddings"].weight.requires_grad_(False)

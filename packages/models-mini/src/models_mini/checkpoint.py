@@ -9,8 +9,8 @@ from typing import Any
 from system1_core.errors import CheckpointError
 
 SHIPPED = Path(__file__).parent / "model"
-FORMAT = 1
-REMEDY = "reinstall models-mini, or export the folder again with training/train.py"
+FORMAT = 2
+REMEDY = "reinstall models-mini, or export the folder again with training/export.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

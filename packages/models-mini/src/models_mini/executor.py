@@ -1,4 +1,4 @@
-"""Runs the encoder: texts packed side by side, without padding between them."""
+"""Runs the encoder: prompts packed side by side, without padding between them."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,8 @@ import onnxruntime as ort  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from models_mini.checkpoint import MiniCheckpoint
+from models_mini.prompt import MiniPrompt
+from models_mini.readout import NOBODY
 from system1_core import Executor, Prompt
 
 # Attention is computed over the whole pack and masked, so its cost grows with the square; at 128
@@ -18,7 +20,7 @@ DEFAULT_MAX_THREADS = 8  # a text of some dozen tokens gives more threads nothin
 
 
 class MiniExecutor(Executor):
-    """Outputs one vector [384] float32 for each prompt: the mean of its hidden states."""
+    """Outputs vectors [S, 384] float32 for each prompt: the mean hidden state of each segment."""
 
     max_batch_prompts = 256
     max_request_tokens = 65_536  # some ten seconds of two cores
@@ -36,45 +38,70 @@ class MiniExecutor(Executor):
         )
 
     def execute(self, prompts: Sequence[Prompt]) -> list[NDArray[np.float32]]:
-        """Equal prompts run once; a vector depends on its own tokens alone."""
-        keys = [tuple(prompt.token_ids) for prompt in prompts]
-        vectors: dict[Sequence[int], NDArray[np.float32]] = {}
-        for pack in make_packs(sorted(set(keys), key=lambda ids: (len(ids), ids))):
-            vectors.update(zip(pack, self._run(pack), strict=True))
-        return [vectors[key] for key in keys]
+        """Equal prompts run once; a vector depends on its own prompt alone."""
+        wanted = [_known(prompt) for prompt in prompts]
+        found: dict[MiniPrompt, NDArray[np.float32]] = {}
+        order = sorted(set(wanted), key=lambda one: (one.num_tokens, one.token_ids))
+        for pack in make_packs(order):
+            found.update(zip(pack, self._run(pack), strict=True))
+        return [found[prompt] for prompt in wanted]
 
-    def _run(self, pack: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+    def _run(self, pack: Sequence[MiniPrompt]) -> list[NDArray[np.float32]]:
         assert self._session is not None
-        lengths = np.array([len(ids) for ids in pack])
-        segments = np.repeat(np.arange(len(pack)), lengths)
-        member = segments == np.arange(len(pack))[:, None]
-        inputs = {
-            "token_ids": np.concatenate([np.asarray(ids, np.int64) for ids in pack]),
-            "position_ids": np.concatenate([np.arange(n, dtype=np.int64) for n in lengths]),
-            "segment_ids": segments.astype(np.int64),
-            "pooling": (member / lengths[:, None]).astype(np.float32),
-        }
-        vectors: NDArray[np.float32] = self._session.run(["vectors"], inputs)[0]
-        return vectors
+        vectors = self._session.run(["vectors"], make_inputs(pack))[0]
+        ends = np.cumsum([len(prompt.segments) for prompt in pack])
+        return np.split(vectors, ends[:-1])
 
     def warmup(self) -> None:
         """The first run allocates the arena."""
-        self._run([(101, 102)])
+        self._run([MiniPrompt.of_text([101, 102])])
 
     def close(self) -> None:
         self._session = None
 
 
-def make_packs(texts: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-    """Cut a list of texts into packs of at most `PACK_TOKENS`; a longer text is alone."""
-    pack: list[Sequence[int]] = []
+def make_inputs(pack: Sequence[MiniPrompt]) -> dict[str, NDArray[np.generic]]:
+    """The graph's inputs: tokens of all prompts in a row, segments numbered through."""
+    first = np.cumsum([0, *(len(prompt.segments) for prompt in pack)])
+    segments = [segment for prompt in pack for segment in prompt.segments]
+    parents = [
+        NOBODY if segment.parent == NOBODY else start + segment.parent
+        for start, prompt in zip(first, pack, strict=False)
+        for segment in prompt.segments
+    ]
+    lengths = np.array([segment.num_tokens for segment in segments])
+    numbers = np.repeat(np.arange(len(segments)), lengths)
+    member = numbers == np.arange(len(segments))[:, None]
+    return {
+        "token_ids": np.concatenate([np.asarray(one.token_ids, np.int64) for one in pack]),
+        "kind_ids": _spread([segment.kind for segment in segments], lengths),
+        "position_ids": np.concatenate([np.arange(n, dtype=np.int64) for n in lengths]),
+        "segment_ids": numbers.astype(np.int64),
+        "parent_ids": _spread(parents, lengths),
+        "layers": _spread([segment.layer for segment in segments], lengths),
+        "pooling": (member / lengths[:, None]).astype(np.float32),
+    }
+
+
+def _spread(values: Sequence[int], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.array(values, np.int64), lengths)
+
+
+def _known(prompt: Prompt) -> MiniPrompt:
+    assert isinstance(prompt, MiniPrompt)
+    return prompt
+
+
+def make_packs(prompts: Sequence[MiniPrompt]) -> Iterator[list[MiniPrompt]]:
+    """Cut a list of prompts into packs of at most `PACK_TOKENS`; a longer prompt is alone."""
+    pack: list[MiniPrompt] = []
     room = PACK_TOKENS
-    for ids in texts:
-        if pack and len(ids) > room:
+    for prompt in prompts:
+        if pack and prompt.num_tokens > room:
             yield pack
             pack, room = [], PACK_TOKENS
-        pack.append(ids)
-        room -= len(ids)
+        pack.append(prompt)
+        room -= prompt.num_tokens
     if pack:
         yield pack
 

@@ -25,14 +25,14 @@ class Head:
             return cls(dict(arrays))
 
     def logits(self, type: str, state: Floats, candidates: Floats) -> Floats:
-        """state [D], candidates [N, D], both of unit length; returns [N] float32."""
+        """state [D] or [N, D], candidates [N, D], all of unit length; returns [N] float32."""
         part = {name: self._arrays[f"{type}.{name}"] for name in _PARTS}
         product = state * candidates
         pair = np.concatenate(
             [
                 np.broadcast_to(state, candidates.shape),
                 candidates,
-                product * np.float32(math.sqrt(len(state))),
+                product * np.float32(math.sqrt(state.shape[-1])),
                 np.abs(state - candidates),
             ],
             axis=1,

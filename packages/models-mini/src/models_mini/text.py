@@ -79,6 +79,17 @@ def noul_texts(instructions: Any, criteria: Mapping[str, Any] | None) -> list[st
     ]
 
 
+def noul_text(instructions: Any, criteria: Mapping[str, Any] | None) -> str:
+    """The whole yes/no question as one text: the question and what is said of its sides."""
+    question, sides = plain_text(instructions), criteria or {}
+    described = [
+        _labelled(word, description)
+        for word, side in (("yes", "true"), ("no", "false"))
+        if (description := plain_text(sides.get(side)))
+    ]
+    return _join(question, ", ".join(described)) if described else question
+
+
 def _labelled(name: str, description: str) -> str:
     return f"{name}: {description}" if description else name
 

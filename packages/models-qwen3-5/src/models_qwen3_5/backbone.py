@@ -216,7 +216,7 @@ class Backbone:
     def _index(self, places: Sequence[int]) -> Tensor:
         """Places on the device; pinned, or the copy would wait for the pass before it."""
         index = torch.tensor(places, dtype=torch.int64)
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and len(places):
             index = index.pin_memory()
         return index.to(self.device, non_blocking=True)
 
