@@ -66,9 +66,11 @@ def test_a_source_that_does_not_compile_shows_the_compilers_words(tmp_path, monk
 WITHOUT_OPERATOR = {
     "gated_tree_attention",
     "image_attention",
+    "linear",
     "linear_gelu",
     "log_sum_exp",
     "quantised_linear",
+    "tune_linear",
 }
 TAPS = ("weights", "first", "bits")
 LIST_SCHEMAS = """

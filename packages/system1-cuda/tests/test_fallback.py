@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from cases import (
     TREES,
     attention_inputs,
@@ -48,6 +49,7 @@ REFERENCES = {
     "image_attention": image_attention.image_attention,
     "image_patches": image_patches.image_patches,
     "layer_norm": layer_norm.layer_norm,
+    "linear": F.linear,
     "linear_gelu": linear_gelu.linear_gelu,
     "local_attention": local_attention.local_attention,
     "log_sum_exp": log_sum_exp.log_sum_exp,
@@ -74,6 +76,7 @@ def inputs_of(name, generator):
         "image_attention": image_attention_inputs(LENGTHS, generator, dtype, device),
         "image_patches": [pixels_of(40, 70, generator), 64, 96, 16, 2],
         "layer_norm": [x, weight, bias, eps],
+        "linear": linear_gelu_inputs(LENGTHS, generator, dtype, device),
         "linear_gelu": linear_gelu_inputs(LENGTHS, generator, dtype, device),
         "local_attention": attention_inputs(LENGTHS, 2, generator, dtype, device),
         "log_sum_exp": [x, x * 2],
@@ -87,7 +90,7 @@ def inputs_of(name, generator):
     }[name]
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", REFERENCES)
 def test_cpu_tensors_go_to_the_reference(name):
     inputs = inputs_of(name, fresh_generator())
     found, expected = OPS[name](*inputs), REFERENCES[name](*inputs)

@@ -69,7 +69,7 @@ class Backbone:
             return 0
         rows = self.graphs.plan(has_images=self.vision is not None)
         if self.ops.tune_linear is not None:
-            self.ops.tune_linear(self._linear_weights(), rows)
+            self.ops.tune_linear(list(self.text.projections()), rows)
         return self.graphs.capture_for(seconds, self._example)
 
     @torch.inference_mode()
@@ -158,15 +158,6 @@ class Backbone:
     @property
     def _history(self) -> int:
         return self.config.text.linear_conv_kernel_dim - 1
-
-    def _linear_weights(self) -> list[Tensor]:
-        """One weight [N, K] of each shape that `linear` multiplies all rows by."""
-        found: dict[torch.Size, Tensor] = {}
-        for projection in self.text.projections():
-            weight = projection.weight if projection.scale is None else projection.rest
-            if weight is not None:
-                found.setdefault(weight.shape, weight)
-        return list(found.values())
 
     def _read(
         self, hidden: Tensor, reads: Sequence[Reads], lookups: list[dict[int, int]]

@@ -49,7 +49,7 @@ class Ops:
     residual_layer_norm: Op = residual_layer_norm
     linear_gelu: Op = linear_gelu
     rotary: Op = rotary
-    # Chooses how to multiply by weights [N, K] at row counts; none: `linear` needs no choice.
+    # Chooses how to multiply by projections at row counts; none: `linear` needs no choice.
     tune_linear: Op | None = None
 
 

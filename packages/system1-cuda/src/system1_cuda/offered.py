@@ -13,6 +13,7 @@ from system1_cuda.geglu import geglu
 from system1_cuda.image_attention import image_attention
 from system1_cuda.image_patches import image_patches
 from system1_cuda.layer_norm import layer_norm, residual_layer_norm
+from system1_cuda.linear import linear, tune_linear
 from system1_cuda.linear_gelu import linear_gelu
 from system1_cuda.local_attention import local_attention
 from system1_cuda.log_sum_exp import log_sum_exp
@@ -33,6 +34,7 @@ OPS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "image_attention": image_attention,
         "image_patches": image_patches,
         "layer_norm": layer_norm,
+        "linear": linear,
         "linear_gelu": linear_gelu,
         "local_attention": local_attention,
         "log_sum_exp": log_sum_exp,
@@ -43,5 +45,6 @@ OPS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "rotary": rotary,
         "silu_mul": silu_mul,
         "tree_delta_rule": tree_delta_rule,
+        "tune_linear": tune_linear,
     }
 )

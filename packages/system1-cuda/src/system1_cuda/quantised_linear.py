@@ -1,4 +1,4 @@
-"""Linear layers in FP8 on CUDA: tokens quantised by a kernel of ours, the product by torch."""
+"""Linear layers in FP8 on CUDA: tokens quantised by a kernel of ours, then one product."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from system1_cuda.coverage import ALIGNMENT, VECTOR, is_aligned
+from system1_cuda.gemm import Product
+from system1_cuda.linear import multiply
 from system1_torch.ops import quantised_linear as reference
 
 # The first chips whose matrix units take FP8, and what torch asks of both sides of a product.
@@ -21,13 +23,8 @@ def quantised_linear(x: Tensor, weight: Tensor, weight_scale: Tensor) -> Tensor:
     if not _covers(x, weight):
         return reference.quantised_linear(x, weight, weight_scale)
     values, scales = torch.ops.system1.quantise_rows.default(x)
-    return torch._scaled_mm(
-        values,
-        weight.t(),
-        scale_a=scales[:, None],
-        scale_b=weight_scale[None],
-        out_dtype=x.dtype,
-        use_fast_accum=True,
+    return multiply(
+        Product(x=values, weight=weight, x_scale=scales, weight_scale=weight_scale, dtype=x.dtype)
     )
 
 
