@@ -132,11 +132,11 @@ def test_gated_tree_attention(tree, dtype, heads, generator):
 
 
 @pytest.mark.parametrize("width", [64, 128, 256])
-@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize(("heads", "rows"), [(1, 16), (1, 64), (2, 64)])
 @pytest.mark.parametrize("keys", [32, 64])
-def test_every_schedule_of_attention(width, heads, keys, generator, monkeypatch):
+def test_every_schedule_of_attention(width, heads, rows, keys, generator, monkeypatch):
     monkeypatch.setattr(
-        attention, "_schedule", lambda *_: attention._Schedule(heads, keys, 4 * heads, 2)
+        attention, "_schedule", lambda *_: attention._Schedule(heads, rows, keys, 4 * heads, 2)
     )
     inputs = tree_attention_inputs(DEEP_TREES["four-levels"], generator, DTYPE, DEVICE, width=width)
     check_attention(inputs, generator)

@@ -22,9 +22,10 @@ _READ_KEYS, _READ_HEADS = 64, 16
 
 
 class _Schedule(NamedTuple):
-    """How the kernel over all rows runs: heads and keys of a program, warps, tiles in flight."""
+    """How a kernel over all rows runs: heads, rows and keys a program, warps, tiles in flight."""
 
     heads: int
+    rows: int
     keys: int
     warps: int
     stages: int
@@ -50,12 +51,14 @@ def gated_tree_attention(
     scale = math.log2(math.e) / math.sqrt(width)
     strides = (*q.stride()[:2], *k.stride()[:2], *v.stride()[:2], *gate.stride()[:2])
     if rows is None:
-        schedule = _schedule(width, groups, tree.chunks.shape[0] * heads, q.device.index or 0)
-        grid = (heads // schedule.heads, tree.chunks.shape[0])
-        _attend_chunks[grid](
+        chunks = tree.chunks.shape[0]
+        schedule = _schedule(width, groups, chunks * heads, q.device.index or 0)
+        kernel = _attend_chunks if schedule.heads > 1 else _attend_parts
+        grid = (heads // schedule.heads, chunks * (CHUNK_ROWS // schedule.rows))
+        kernel[grid](
             q, k, v, gate, out, tree.chunks, tree.cu_seqlens, tree.parent_index, scale,
             *strides, heads, groups,
-            WIDTH=width, ROWS=CHUNK_ROWS, HEADS=schedule.heads, KEYS=schedule.keys,
+            WIDTH=width, ROWS=schedule.rows, HEADS=schedule.heads, KEYS=schedule.keys,
             STAGES=schedule.stages, num_warps=schedule.warps,
         )  # fmt: skip
         return out
@@ -94,11 +97,20 @@ def _multiprocessors(device: int) -> int:
 
 
 def _schedule(width: int, groups: int, tiles: int, device: int) -> _Schedule:
-    """Two heads a program read their keys once, where that leaves no multiprocessor idle."""
-    is_large = _shared_bytes(device) >= 200 << 10
-    if groups % 2 == 0 and is_large and tiles > 2 * _multiprocessors(device):
-        return _Schedule(2, 64, 8, 2)
-    return _Schedule(1, 64 if is_large else 32, 4, 2 if is_large else 1)
+    """For `tiles` of 64 rows and one head.
+
+    Few of them are cut into more programs, each with fewer keys in turn. Two heads a program read
+    their keys once, where that leaves no multiprocessor idle. On other chips than Hopper's,
+    shared memory holds no more than 32 keys.
+    """
+    multiprocessors = _multiprocessors(device)
+    if _shared_bytes(device) < 200 << 10:
+        return _Schedule(1, CHUNK_ROWS, 32, 4, 1)
+    if groups % 2 == 0 and tiles > 2 * multiprocessors:
+        return _Schedule(2, CHUNK_ROWS, 64, 8, 2)
+    if 5 * tiles <= 3 * multiprocessors:
+        return _Schedule(1, 16, 64, 4, 2)
+    return _Schedule(1, CHUNK_ROWS, 32, 4, 3)
 
 
 @triton.jit
@@ -199,6 +211,55 @@ def _attend_chunks(
     gate_at = at[:, None] * gate_stride + head[:, None] * gate_head + dim[None, :]
     opened = tl.load(gate + gate_at, mask=inside, other=0.0)
     out_at = (at[:, None] * heads + head[:, None]) * WIDTH + dim[None, :]
+    tl.store(out + out_at, _gated(weighted, total, opened, out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _attend_parts(
+    q, k, v, gate, out, chunks, cu_seqlens, parent_index, scale,
+    q_stride, q_head, k_stride, k_head, v_stride, v_head, gate_stride, gate_head, heads, groups,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, KEYS: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """ROWS of a chunk, one head: a third of the code of `_attend_chunks`.
+
+    In a forward, code comes from memory each time, for weights fill the caches in between.
+    """
+    tl.static_assert(HEADS == 1)
+    parts: tl.constexpr = 64 // ROWS
+    # The longest paths come last in a segment: they begin first.
+    number = tl.num_programs(1) - 1 - tl.program_id(1)
+    chunk = number // parts
+    segment = tl.load(chunks + 2 * chunk)
+    if segment < 0:
+        return
+    end = tl.load(cu_seqlens + segment + 1)
+    first = tl.load(chunks + 2 * chunk + 1) + number % parts * ROWS
+    if first >= end:
+        return
+    head, dim = tl.program_id(0), tl.arange(0, WIDTH)
+    row = first + tl.arange(0, ROWS)
+    inside = (row < end)[:, None]
+    at = row.to(tl.int64)
+    q_at = at[:, None] * q_stride + head * q_head + dim[None, :]
+    query = tl.load(q + q_at, mask=inside, other=0.0)
+    weighted = tl.zeros((ROWS, WIDTH), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    top = tl.full((ROWS,), float("-inf"), tl.float32)
+    head_k, head_v = head // groups * k_head, head // groups * v_head
+    high = tl.minimum(first + ROWS, end)
+    while segment >= 0:
+        # Rows of a segment follow those of all its ancestors.
+        low = tl.load(cu_seqlens + segment)
+        weighted, total, top = _see(
+            query, weighted, total, top, k, v, low, high, row,
+            k_stride, v_stride, head_k, head_v, scale, WIDTH, KEYS, STAGES, True,
+        )  # fmt: skip
+        segment = tl.load(parent_index + segment)
+        high = tl.load(cu_seqlens + tl.maximum(segment, 0) + 1)
+    gate_at = at[:, None] * gate_stride + head * gate_head + dim[None, :]
+    opened = tl.load(gate + gate_at, mask=inside, other=0.0)
+    out_at = (at[:, None] * heads + head) * WIDTH + dim[None, :]
     tl.store(out + out_at, _gated(weighted, total, opened, out.dtype.element_ty), mask=inside)
 
 

@@ -2,9 +2,9 @@
 // convolution over the tree, SiLU, split into q, k and v, unit length of q and k, gates.
 //
 // Eight channels a lane, width / 8 lanes a head. A group of lanes stays on one head for a run of tokens,
-// keeps the head's taps in registers and slides over the rows: it asks for all of them before it works
-// on the first, because each wait for memory is longer than all the arithmetic. Only where a token
-// does not follow its neighbour in memory (a segment begins) are the rows before it read by index.
+// keeps the head's taps in registers and slides over the rows: it asks for each a few tokens ahead,
+// because a wait for memory is longer than all the arithmetic. Only where a token does not follow
+// its neighbour in memory (a segment begins) are the rows before it read by index.
 
 #include "vectors.cuh"
 
@@ -14,8 +14,11 @@ namespace {
 constexpr int kThreads = 128;
 // Tokens a group of lanes works on: short runs keep the device busy on short batches.
 constexpr int kShortRun = 2;
-constexpr int kLongRun = 8;
-constexpr int kLongTokens = 192;
+constexpr int kMiddleRun = 8;
+constexpr int kMiddleTokens = 192;
+constexpr int kLongRun = 16;
+constexpr int kLongTokens = 1024;
+constexpr int kMostAhead = 4;  // rows that a lane waits for at a time
 constexpr int kBack = 3;    // tokens the convolution looks back
 constexpr int kTaps = kBack + 1;
 constexpr float kLengthEps = 1e-6f;
@@ -55,6 +58,37 @@ __device__ void widen(float (&values)[kVector], const Row<T>& row) {
   for (int i = 0; i < kVector; ++i) values[i] = to_float(row.values[i]);
 }
 
+// One token's channels; then the window moves on.
+__device__ void convolve(float (&x)[kVector], float (&window)[kTaps][kVector],
+                         const float (&taps)[kTaps][kVector]) {
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) x[i] = window[kBack][i] * taps[kBack][i];
+#pragma unroll
+  for (int tap = kBack - 1; tap >= 0; --tap) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x[i] += window[tap][i] * taps[tap][i];
+  }
+#pragma unroll
+  for (int tap = 0; tap < kBack; ++tap) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) window[tap][i] = window[tap + 1][i];
+  }
+}
+
+__device__ float sum_of_squares(const float (&x)[kVector]) {
+  float square = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) square += x[i] * x[i];
+  return square;
+}
+
+template <int kLanes>
+__device__ float group_sum(float x) {
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+
 template <typename T, int kLanes, int kTokens>
 __global__ void __launch_bounds__(kThreads) delta_inputs(const DeltaInputs args) {
   constexpr int kWidth = kLanes * kVector;
@@ -63,6 +97,8 @@ __global__ void __launch_bounds__(kThreads) delta_inputs(const DeltaInputs args)
   // The lanes of a group take part in shuffles even where they have no head.
   const int slot = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes;
   const bool is_inside = slot < heads;
+  const bool is_value = slot >= 2 * args.key_heads;
+  const bool is_query = slot < args.key_heads;
   const int channel = (is_inside ? slot : 0) * kWidth + lane * kVector;
   const T* qkv = static_cast<const T*>(args.qkv) + channel;
   const int64_t first = static_cast<int64_t>(blockIdx.y) * kTokens;
@@ -73,13 +109,14 @@ __global__ void __launch_bounds__(kThreads) delta_inputs(const DeltaInputs args)
   for (int tap = 0; tap < kBack; ++tap) {
     before[tap] = read_row(qkv, args.history[first * kBack + kBack - 1 - tap], args.qkv_stride);
   }
-  Row<T> rows[kTokens];
-  bool follows[kTokens];
+  constexpr int kAhead = kTokens < kMostAhead ? kTokens : kMostAhead;
+  Row<T> ahead[kAhead];
+  bool follows[kAhead];
 #pragma unroll
-  for (int i = 0; i < kTokens; ++i) {
+  for (int i = 0; i < kAhead; ++i) {
     const int64_t token = first + i;
     const bool is_token = token < args.tokens;
-    rows[i] = read_row(qkv, is_token ? token : -1, args.qkv_stride);
+    ahead[i] = read_row(qkv, is_token ? token : -1, args.qkv_stride);
     follows[i] = i == 0 || !is_token || args.history[token * kBack] == token - 1;
   }
   float taps[kTaps][kVector];
@@ -90,63 +127,55 @@ __global__ void __launch_bounds__(kThreads) delta_inputs(const DeltaInputs args)
 #pragma unroll
     for (int tap = 0; tap < kTaps; ++tap) taps[tap][i] = channel_taps[tap];
   }
-  if (is_inside && slot >= 2 * args.key_heads && lane < kTokens && first + lane < args.tokens) {
-    write_gates<T>(args, first + lane, slot - 2 * args.key_heads);
+  if (is_inside && is_value) {
+    for (int i = lane; i < kTokens && first + i < args.tokens; i += kLanes) {
+      write_gates<T>(args, first + i, slot - 2 * args.key_heads);
+    }
   }
+
+  const int own_heads = is_value ? args.value_heads : args.key_heads;
+  const int head = is_value ? slot - 2 * args.key_heads : (is_query ? slot : slot - args.key_heads);
+  const int64_t step = static_cast<int64_t>(own_heads) * kWidth;
+  T* out = static_cast<T*>(is_value ? args.v : (is_query ? args.q : args.k)) + first * step +
+           head * kWidth + lane * kVector;
+  const float length = is_query ? rsqrtf(static_cast<float>(kWidth)) : 1.0f;
 
   // window[kBack] is the token's own row.
   float window[kTaps][kVector];
 #pragma unroll
   for (int tap = 0; tap < kBack; ++tap) widen(window[tap], before[tap]);
+  for (int begin = 0; begin < kTokens; begin += kAhead) {
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t) {
-    const int64_t token = first + t;
-    if (token >= args.tokens) break;
-    if (!follows[t]) {
+    for (int i = 0; i < kAhead; ++i) {
+      const int64_t token = first + begin + i;
+      if (token >= args.tokens) return;
+      if (!follows[i]) {
 #pragma unroll
-      for (int tap = 0; tap < kBack; ++tap) {
-        const int64_t row = args.history[token * kBack + kBack - 1 - tap];
-        widen(window[tap], read_row(qkv, row, args.qkv_stride));
+        for (int tap = 0; tap < kBack; ++tap) {
+          const int64_t row = args.history[token * kBack + kBack - 1 - tap];
+          widen(window[tap], read_row(qkv, row, args.qkv_stride));
+        }
       }
-    }
-    widen(window[kBack], rows[t]);
-    float x[kVector] = {};
-#pragma unroll
-    for (int tap = kBack; tap >= 0; --tap) {
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) x[i] += window[tap][i] * taps[tap][i];
-    }
-#pragma unroll
-    for (int tap = 0; tap < kBack; ++tap) {
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) window[tap][i] = window[tap + 1][i];
-    }
-    float square = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
+      widen(window[kBack], ahead[i]);
+      const int64_t next = token + kAhead;
+      if (begin + kAhead < kTokens && next < args.tokens) {
+        ahead[i] = read_row(qkv, next, args.qkv_stride);
+        follows[i] = args.history[next * kBack] == next - 1;
+      }
+      float x[kVector];
+      convolve(x, window, taps);
       // The convolution rounds, then its SiLU.
-      x[i] = rounded<T>(silu(rounded<T>(x[i])));
-      square += x[i] * x[i];
-    }
+      round_all<T>(x);
 #pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) {
-      square += __shfl_xor_sync(0xffffffffu, square, step);
-    }
-    if (!is_inside) continue;
-    if (slot >= 2 * args.key_heads) {
-      const int head = slot - 2 * args.key_heads;
-      store(static_cast<T*>(args.v) + (token * args.value_heads + head) * kWidth + lane * kVector,
-            x);
-      continue;
-    }
-    const bool is_query = slot < args.key_heads;
-    const int head = is_query ? slot : slot - args.key_heads;
-    const float scale =
-        rsqrtf(square + kLengthEps) * (is_query ? rsqrtf(static_cast<float>(kWidth)) : 1.0f);
+      for (int j = 0; j < kVector; ++j) x[j] = silu(x[j]);
+      round_all<T>(x);
+      const float square = group_sum<kLanes>(sum_of_squares(x));
+      const float scale = is_value ? 1.0f : rsqrtf(square + kLengthEps) * length;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) x[i] *= scale;
-    T* unit = static_cast<T*>(is_query ? args.q : args.k);
-    store(unit + (token * args.key_heads + head) * kWidth + lane * kVector, x);
+      for (int j = 0; j < kVector; ++j) x[j] *= scale;
+      if (is_inside) store(out, x);
+      out += step;
+    }
   }
 }
 
@@ -161,8 +190,10 @@ void launch_run(const DeltaInputs& args, cudaStream_t stream) {
 
 template <typename T, int kLanes>
 void launch_lanes(const DeltaInputs& args, cudaStream_t stream) {
-  if (args.tokens < kLongTokens) {
+  if (args.tokens < kMiddleTokens) {
     launch_run<T, kLanes, kShortRun>(args, stream);
+  } else if (args.tokens < kLongTokens) {
+    launch_run<T, kLanes, kMiddleRun>(args, stream);
   } else {
     launch_run<T, kLanes, kLongRun>(args, stream);
   }

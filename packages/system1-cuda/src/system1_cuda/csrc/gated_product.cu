@@ -23,9 +23,11 @@ __global__ void __launch_bounds__(kThreads) gated_product(const GatedProduct arg
   load(source + args.width + column, gate);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
-    const float value = kIsGelu ? gelu(activated[i]) : rounded<T>(silu(activated[i]));
-    activated[i] = value * gate[i];
+    activated[i] = kIsGelu ? gelu(activated[i]) : silu(activated[i]);
   }
+  if constexpr (!kIsGelu) round_all<T>(activated);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) activated[i] *= gate[i];
   store(static_cast<T*>(args.out) + static_cast<int64_t>(row) * args.width + column, activated);
 }
 

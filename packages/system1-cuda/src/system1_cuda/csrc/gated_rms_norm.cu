@@ -37,12 +37,16 @@ __global__ void __launch_bounds__(kThreads) gated_rms_norm(const GatedRmsNorm ar
   }
   if (!is_inside) return;
   const float scale = rsqrtf(square / kWidth + args.eps);
+  // The rounding points are the reference's.
+  round_all<T>(weight);
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    // The rounding points are the reference's.
-    const float weighted = rounded<T>(rounded<T>(x[i] * scale) * rounded<T>(weight[i]));
-    x[i] = weighted * silu(gate[i]);
-  }
+  for (int i = 0; i < kVector; ++i) x[i] *= scale;
+  round_all<T>(x);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) x[i] *= weight[i];
+  round_all<T>(x);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) x[i] *= silu(gate[i]);
   store(static_cast<T*>(args.out) + static_cast<int64_t>(row) * kWidth + column, x);
 }
 

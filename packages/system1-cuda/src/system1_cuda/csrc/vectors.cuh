@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "launch.h"
 
 namespace system1 {
@@ -29,6 +31,24 @@ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
 template <typename T>
 __device__ float rounded(float x) {
   return to_float(from_float<T>(x));
+}
+
+// Two at a time in 16 bits: a conversion of a pair costs what one of a single value does.
+template <typename T, int count>
+__device__ void round_all(float (&values)[count]) {
+  static_assert(count % 2 == 0);
+  if constexpr (sizeof(T) == 2) {
+#pragma unroll
+    for (int i = 0; i < count; i += 2) {
+      if constexpr (std::is_same_v<T, __half>) {
+        const float2 pair = __half22float2(__floats2half2_rn(values[i], values[i + 1]));
+        values[i] = pair.x, values[i + 1] = pair.y;
+      } else {
+        const float2 pair = __bfloat1622float2(__floats2bfloat162_rn(values[i], values[i + 1]));
+        values[i] = pair.x, values[i + 1] = pair.y;
+      }
+    }
+  }
 }
 
 // `count` values as one piece of memory, so that the compiler moves 16 bytes an instruction.
@@ -70,7 +90,13 @@ __device__ inline float block_sum(float x, float* shared) {
   return warp_sum(lane < warps ? shared[lane] : 0.0f);
 }
 
-// A quotient two units off in its last place is far under what the results are rounded to.
-__device__ inline float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
+// Two units off in the last place, far under what the results are rounded to. Where the power
+// overflows its inverse is 0, as it should be.
+__device__ inline float silu(float x) {
+  float power, inverse;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(-1.4426950408889634f * x));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+  return x * inverse;
+}
 
 }  // namespace system1
