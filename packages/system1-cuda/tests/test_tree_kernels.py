@@ -157,7 +157,9 @@ def test_attention_over_a_padded_tree(tree, generator):
     found = attention.gated_tree_attention(*tensors, packed)
     q, k, v, gate = (grown(x) for x in tensors)
     wide = padded(packed, q.shape[0])
-    assert torch.equal(attention.gated_tree_attention(q, k, v, gate, wide)[:tokens], found)
+    # Another schedule may run, which sums in another order.
+    again = attention.gated_tree_attention(q, k, v, gate, wide)[:tokens]
+    assert relative_error(again, found.float()) < ATTENTION_TOLERANCE[DTYPE]
     rows = torch.tensor([tokens - 1, 0, 0], device=DEVICE)
     few = attention.gated_tree_attention(q[rows], k, v, gate[rows], wide, rows)
     assert relative_error(few, found[rows]) < 2e-2

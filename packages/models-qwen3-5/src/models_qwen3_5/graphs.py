@@ -21,9 +21,9 @@ COUNTS = (1, 8, 64, 256)
 # Products of up to 128 rows cost nearly the same; from 256 on time follows the row count.
 LADDERS = {
     1: ladder_of((16, 256), (32, 1_024), (64, MAX_TOKENS)),
-    8: ladder_of((32, 256), (64, 1_024), (128, MAX_TOKENS)),
-    64: ladder_of((128, MAX_TOKENS)),
-    256: ladder_of((256, MAX_TOKENS)),
+    8: ladder_of((32, 1_024), (64, MAX_TOKENS)),
+    64: ladder_of((64, 1_536), (128, MAX_TOKENS)),
+    256: ladder_of((128, MAX_TOKENS)),
 }
 GRAPH_BYTES = 6 << 30
 # What warm-up may take; the rest is captured when nobody waits.

@@ -17,6 +17,10 @@ from system1_torch.packed_tree import CHUNK_ROWS, PackedTree
 
 _WIDTHS = frozenset({64, 128, 256})
 _DTYPES = frozenset({torch.float16, torch.bfloat16})
+# What a grid's second side holds, four programs a chunk.
+_MAX_CHUNKS = 65_535 // 4
+# Rows a chunk on average, under which most chunks are the short ends of a tree.
+_FEW_ROWS = 24
 # Keys of one step of the kernel for read rows; a matrix product takes 16 rows at least.
 _READ_KEYS, _READ_HEADS = 64, 16
 
@@ -52,7 +56,7 @@ def gated_tree_attention(
     strides = (*q.stride()[:2], *k.stride()[:2], *v.stride()[:2], *gate.stride()[:2])
     if rows is None:
         chunks = tree.chunks.shape[0]
-        schedule = _schedule(width, groups, chunks * heads, q.device.index or 0)
+        schedule = _schedule(width, groups, heads, count, chunks, q.device.index or 0)
         kernel = _attend_chunks if schedule.heads > 1 else _attend_parts
         grid = (heads // schedule.heads, chunks * (CHUNK_ROWS // schedule.rows))
         kernel[grid](
@@ -82,7 +86,7 @@ def _covers(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, tree: PackedTree) -> 
         and k.shape == v.shape
         and q.shape[1] % k.shape[1] == 0
         and tree.chunks.is_cuda
-        and tree.chunks.shape[0] <= 65_535
+        and tree.chunks.shape[0] <= _MAX_CHUNKS
     )
 
 
@@ -96,20 +100,22 @@ def _multiprocessors(device: int) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _schedule(width: int, groups: int, tiles: int, device: int) -> _Schedule:
-    """For `tiles` of 64 rows and one head.
+def _schedule(
+    width: int, groups: int, heads: int, rows: int, chunks: int, device: int
+) -> _Schedule:
+    """For a packed stream of `rows` in up to `chunks` runs of 64.
 
-    Few of them are cut into more programs, each with fewer keys in turn. Two heads a program read
-    their keys once, where that leaves no multiprocessor idle. On other chips than Hopper's,
-    shared memory holds no more than 32 keys.
+    Few rows, and trees of many short segments, are cut into programs of 16 rows. Two heads a
+    program read their keys once, where that leaves no multiprocessor idle. On other chips than
+    Hopper's, shared memory holds no more than 32 keys.
     """
-    multiprocessors = _multiprocessors(device)
+    tiles, multiprocessors = chunks * heads, _multiprocessors(device)
     if _shared_bytes(device) < 200 << 10:
         return _Schedule(1, CHUNK_ROWS, 32, 4, 1)
+    if 5 * tiles <= 3 * multiprocessors or rows < _FEW_ROWS * chunks:
+        return _Schedule(1, 16, 64, 4, 2)
     if groups % 2 == 0 and tiles > 2 * multiprocessors:
         return _Schedule(2, CHUNK_ROWS, 64, 8, 2)
-    if 5 * tiles <= 3 * multiprocessors:
-        return _Schedule(1, 16, 64, 4, 2)
     return _Schedule(1, CHUNK_ROWS, 32, 4, 3)
 
 
