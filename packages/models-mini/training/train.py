@@ -32,7 +32,8 @@ TOKENIZER = Path(__file__).parent.parent / "src/models_mini/model/tokenizer.json
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What one training run is; `seconds` ends it early and is for exploring only."""
+    """What one training run is; with `seconds` it takes as many of its steps as fit into them,
+    for exploring: the report tells how many, and a run of so many steps gives the same tensors."""
 
     name: str = "mini"
     choice: str = "pooled"
@@ -144,19 +145,30 @@ def make_optimizer(network, settings):
     return torch.optim.AdamW(groups, weight_decay=settings.weight_decay, foreach=True)
 
 
+# With `seconds`, the pace of these steps decides how many there will be; the first ones are slow.
+PACE = range(20, 80)
+
+
 def train(network, steps, settings, device, log):
     """Rates warm up, then fall linearly to zero; returns the steps done."""
     optimizer, started = make_optimizer(network, settings), time.perf_counter()
     parameters = list(network.parameters())
     network.train()
     loader = DataLoader(steps, batch_size=None, shuffle=False, num_workers=settings.workers)
+    # Up to the end of PACE the rate does not depend on it.
+    count = settings.steps
+    assert not settings.seconds or settings.warmup > PACE.stop
     for step, batch in enumerate(loader):
-        spent = time.perf_counter() - started
-        done = max(step / settings.steps, spent / settings.seconds if settings.seconds else 0)
-        if done >= 1:
-            return step
+        now = time.perf_counter()
+        if step == PACE.start:
+            paced = now
+        elif step == PACE.stop and settings.seconds:
+            fits = step + (settings.seconds - (now - started)) * len(PACE) / (now - paced)
+            count = min(count, max(step, int(fits) // 50 * 50))
+        if step >= count:
+            break
         for group in optimizer.param_groups:
-            group["lr"] = group["first_lr"] * min((step + 1) / settings.warmup, 1 - done)
+            group["lr"] = group["first_lr"] * min((step + 1) / settings.warmup, 1 - step / count)
         batch = on_device(batch, device)
         with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bf16"):
             logits = network(batch)
@@ -167,7 +179,7 @@ def train(network, steps, settings, device, log):
         optimizer.step()
         if step % 100 == 0:
             log(f"step {step:5d}  loss {loss.item():.4f}  {time.perf_counter() - started:.0f} s")
-    return settings.steps
+    return count
 
 
 @torch.no_grad()
