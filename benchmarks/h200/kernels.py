@@ -2,7 +2,7 @@
 
 Both sides run in CUDA graphs over the same inputs, 20 calls in a row, so the inputs of short
 batches come from the L2 cache, as they do behind the layer's matrix product. Run on a CUDA
-device: `python benchmarks/h200/kernels.py OUT.json [--quick]`.
+device: `python benchmarks/h200/kernels.py OUT.json [--quick] [--only quantised]`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from system1_torch.ops import (
     rotary,
     silu_mul,
 )
+from system1_torch.ops.quantised_linear import QuantisedRows
 from system1_torch.packed_tree import make_packed_tree
 from system1_torch.testing import cu_seqlens_of, relative_error
 
@@ -129,6 +130,41 @@ def qwen_cases(lengths: list[int], dtype: torch.dtype) -> Iterator[Case]:
         lambda: OPS["gated_rms_norm"](heads, gate, head_weight, 1e-6),
         {"torch": lambda: gated_rms_norm.gated_rms_norm(heads, gate, head_weight, 1e-6)},
         num_bytes=tokens * 48 * 128 * 3 * size,
+    )  # fmt: skip
+
+
+def fp8_cases(lengths: list[int], dtype: torch.dtype) -> Iterator[Case]:
+    """What ends in FP8 at Qwen3.5 27B's shapes, against the same in two kernels."""
+    tokens, hidden, mlp = sum(lengths), 5120, 17_408
+    x, residual = randn(2, tokens, hidden, dtype=dtype)
+    gate_up = randn(tokens, 2 * mlp, dtype=dtype)
+    heads, gate = randn(2, tokens, 48, 128, dtype=dtype)
+    weight, head_weight = randn(hidden, dtype=dtype), randn(128, dtype=dtype)
+    norm = (x, residual, weight, 1e-6, 1.0)
+    # Inputs, and bytes of a token.
+    cases: dict[str, tuple[tuple[Any, ...], int]] = {
+        "add_rms_norm": (norm, hidden * 7),
+        "silu_mul": ((gate_up,), mlp * 5),
+        "gated_rms_norm": ((heads, gate, head_weight, 1e-6), 48 * 128 * 5),
+    }
+
+    def apart(name: str, *inputs: Any) -> Any:
+        rows, *rest = as_tuple(OPS[name](*inputs))
+        values, scales = torch.ops.system1.quantise_rows.default(rows.flatten(1))
+        return (QuantisedRows(values, scales, dtype), *rest)
+
+    for name, (inputs, num_bytes) in cases.items():
+        yield Case(
+            f"{name}_quantised", lengths,
+            lambda name=name, inputs=inputs: OPS[f"{name}_quantised"](*inputs),
+            {"two kernels": lambda name=name, inputs=inputs: apart(name, *inputs)},
+            num_bytes=tokens * num_bytes,
+        )  # fmt: skip
+    yield Case(
+        "add_rms_norm_quantised, both", lengths,
+        lambda: OPS["add_rms_norm_quantised"](*norm, True),
+        {"two kernels": lambda: apart("add_rms_norm", *norm)},
+        num_bytes=tokens * hidden * 9,
     )  # fmt: skip
 
 
@@ -231,7 +267,11 @@ def measure(case: Case, dtype: str, bandwidth: float, rate: float) -> dict[str, 
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    if isinstance(value, QuantisedRows):
+        return (value.values.float() * value.scales[:, None],)
+    if isinstance(value, tuple):
+        return tuple(part for each in value for part in as_tuple(each))
+    return (value,)
 
 
 def batches(quick: bool) -> list[list[int]]:
@@ -245,6 +285,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", help="kernels whose name holds this")
     options = parser.parse_args()
     load_kernels()
     bandwidth, rate = copy_bandwidth(), matrix_rate()
@@ -253,9 +294,11 @@ def main() -> None:
         for lengths in batches(options.quick or dtype_name == "float16"):
             makers = [row_cases, attention_cases]
             if dtype_name == "bfloat16":
-                makers += [qwen_cases, delta_cases]
+                makers += [qwen_cases, fp8_cases, delta_cases]
             for make in makers:
                 for case in make(lengths, dtype):
+                    if options.only not in case.name:
+                        continue
                     rows.append(measure(case, dtype_name, bandwidth, rate))
                     show(rows[-1])
     result = {"facts": facts(), "copy_bytes_per_s": bandwidth, "bf16_flops_per_s": rate}
@@ -268,7 +311,7 @@ def show(row: dict[str, Any]) -> None:
     mark = "SLOWER" if (row["speedup_over_best"] or 9) < 0.98 else ""
     worst = max(row["relative_difference"].values(), default=0)
     print(
-        f"{row['kernel']:20} {row['dtype']:8} T={row['tokens']:<6} N={row['sequences']:<3} "
+        f"{row['kernel']:28} {row['dtype']:8} T={row['tokens']:<6} N={row['sequences']:<3} "
         f"{times}  floor {row['floor']:.2f}  diff {worst:.1e} {mark} {' '.join(failed)}",
         flush=True,
     )

@@ -2,7 +2,8 @@
 
 Gated delta rule against flash-linear-attention, tree attention against torch's own, the normaliser
 of the vocabulary against its reference. Every side runs in CUDA graphs where it can. On a device:
-`python benchmarks/h200/tree_kernels.py OUT.json [--sweep]`.
+`python benchmarks/h200/tree_kernels.py OUT.json [--sweep | --carries]`; `--carries` times nothing
+but every schedule of the delta rule.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ TREES = {
     "600+12x24": ([600] + [24] * 12, [-1] + [0] * 12),
     "150+8x40": ([150] + [40] * 8, [-1] + [0] * 8),
 }
+# Blocks for a head, chunks in flight, warpgroup products: of the delta rule's second kernel.
+CARRIES = [(slices, stages, False) for slices in (2, 4) for stages in (1, 2)]
+CARRIES += [(2, stages, True) for stages in (1, 3)]
+CARRY_LENGTHS = (1, 64, 107, 128, 256, 512, 936, 2048, 3399)
 BF16 = torch.bfloat16
 
 
@@ -140,34 +145,61 @@ def sweep(asked: list[str]) -> list[dict[str, Any]]:
             count = sum(lengths)
             packed = make_packed_tree(lengths, parents, device="cuda")
             operands = rule_operands(count, heads, heads_v)
-            for chosen in ((2, 1), (2, 2), (4, 1), (4, 2)) if "tree_delta_rule" in asked else ():
+            for chosen in CARRIES if "tree_delta_rule" in asked else ():
                 run = lambda: rule.tree_delta_rule(*operands, packed)  # noqa: B023, E731
-                rows.append(swept(rule, chosen, run, size, name))
+                rows.append(swept(rule, rule._Schedule(*chosen), run, size, name))
             if "gated_tree_attention" not in asked:
                 continue
             q, gate = randn(count, q_heads, 2, 256).unbind(2)
             k, v = randn(count, 2, k_heads, 256).unbind(1)
-            for per, keys, warps, stages in (
-                (1, 32, 4, 2), (1, 32, 8, 2), (1, 64, 4, 2), (1, 64, 8, 2), (2, 32, 8, 2),
-                (2, 32, 8, 3), (2, 64, 8, 2), (1, 64, 4, 1), (2, 64, 8, 1), (1, 32, 4, 3),
+            for schedule in (
+                (1, 16, 64, 4, 2), (1, 32, 64, 8, 2), (1, 64, 32, 4, 3), (1, 64, 64, 4, 2),
+                (1, 64, 64, 8, 2), (2, 64, 32, 8, 2), (2, 64, 64, 8, 2), (2, 64, 64, 8, 1),
             ):  # fmt: skip
-                chosen = attention._Schedule(per, keys, warps, stages)
+                chosen = attention._Schedule(*schedule)
                 run = lambda: attention.gated_tree_attention(q, k, v, gate, packed)  # noqa: B023, E731
                 rows.append(swept(attention, chosen, run, size, name))
     return rows
 
 
-def swept(module: Any, chosen: Any, run: Callable[[], Any], size: str, name: str) -> Any:
+def carries() -> list[dict[str, Any]]:
+    """Every schedule of the delta rule at every length and tree; the one chosen is marked."""
+    rows = []
+    trees = {str(n): ([n], [-1]) for n in CARRY_LENGTHS} | TREES
+    for size, (heads, heads_v, _, _) in SIZES.items():
+        for name, (lengths, parents) in trees.items():
+            packed = make_packed_tree(lengths, parents, device="cuda")
+            operands = rule_operands(sum(lengths), heads, heads_v)
+            expected = rule_reference.tree_delta_rule(*(x.float() for x in operands), packed)
+            segments, chunks = len(lengths), packed.chunks.shape[0]
+            ours = rule._schedule(heads_v * segments, chunks, segments, 0)
+            for chosen in map(rule._Schedule._make, CARRIES):
+                run = lambda: rule.tree_delta_rule(*operands, packed)  # noqa: B023, E731
+                row = swept(rule, chosen, run, size, name, expected)
+                rows.append(row | {"is_chosen": chosen == ours})
+    return rows
+
+
+def swept(
+    module: Any,
+    chosen: Any,
+    run: Callable[[], Any],
+    size: str,
+    name: str,
+    expected: torch.Tensor | None = None,
+) -> Any:
+    row = {"kernel": module.__name__.split(".")[1], "size": size, "tree": name}
     kept = module._schedule
     module._schedule = lambda *_: chosen
     try:
         found: Any = round(median(time_graph(run, 10)), 2)
+        if expected is not None:
+            row["error"] = relative_error(run(), expected)
     except Exception as error:
         torch.cuda.synchronize()
         found = f"{type(error).__name__}: {error}"[:80]
     finally:
         module._schedule = kept
-    row = {"kernel": module.__name__.split(".")[1], "size": size, "tree": name}
     row |= {"schedule": tuple(chosen), "microseconds": found}
     print(json.dumps(row), flush=True)
     return row
@@ -177,9 +209,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--carries", action="store_true")
     parser.add_argument("--kernels", default="tree_delta_rule,gated_tree_attention,log_sum_exp")
     options = parser.parse_args()
     load_kernels()
+    if options.carries:
+        options.out.write_text(json.dumps({"facts": facts(), "carries": carries()}) + "\n")
+        return
     trees = {str(n): ([n], [-1]) for n in LENGTHS} | TREES
     kernels = []
     makers = {"tree_delta_rule": rule_row, "gated_tree_attention": attention_row}

@@ -83,10 +83,12 @@ class Served:
         request = self.parse(body)
         return self.reference.render(request, self.answer(request), "cuas1")
 
+    def protocol(self, body: Mapping[str, Any]) -> Request:
+        return SystemOne().parse(Body(json=body), RequestLimits())
+
     def ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        dialect = SystemOne()
-        request = dialect.parse(Body(json=body), RequestLimits())
-        return dialect.render(request, self.answer(request), "cuas1")
+        request = self.protocol(body)
+        return SystemOne().render(request, self.answer(request), "cuas1")
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,11 @@
 import random
 
 import pytest
-from conftest import IMAGE_CASES, TEXT_CASES, body, body_of, data_url, load_of, question
+from conftest import BASE, IMAGE_CASES, TEXT_CASES, body, body_of, data_url, load_of, question
 
 from models_cuas1.load import load_executor
-from models_cuas1.prompt import MULTIMODAL, TEXT, text_parts
-from models_qwen3_5.chat import encode
+from models_cuas1.prompt import MULTIMODAL, TEXT, goal_of, labels_of, text_parts
+from models_qwen3_5.chat import encode, load_tokenizer
 
 TOLERANCE = 1e-5
 PICTURE = {"image": data_url("images/small.png")}
@@ -102,11 +102,23 @@ def test_the_modalities_never_share_a_batch(served):
     ids=repr,
 )
 def test_a_prompt_in_parts_has_the_tokens_of_the_whole(served, state):
-    tokenizer = served.processor._tokenizer
+    tokenizer = load_tokenizer(BASE)
     for goal in ("", "Go.", "x\n"):
         parts = text_parts(goal, state, ["a", "b"])
         whole = encode(tokenizer, "".join(parts))
         assert [token for part in parts for token in encode(tokenizer, part)] == whole
+
+
+def test_prompts_have_the_tokens_of_the_whole_text_whatever_the_state(served):
+    draw, tokenizer = random.Random(0), load_tokenizer(BASE)
+    odd = [*map(chr, range(128)), *"\x85\xa0\u2028\u0301\u0308é字ก็🙂", "\n\n", "<|im_end|>", " the"]
+    for _ in range(150):
+        state, goal = ("".join(draw.choices(odd, k=draw.randint(0, 12))) for _ in range(2))
+        asked = {"q": question(instructions=goal, criteria={"a": state or "-", goal or "b": None})}
+        (prompt,) = served.processor.prepare(served.protocol(body(state, **asked))).prompts
+        (each,) = served.protocol(body(state, **asked)).questions
+        whole = "".join(text_parts(goal_of(each), state, labels_of(each)))
+        assert prompt.token_ids == encode(tokenizer, whole), repr((state, goal))
 
 
 def test_warm_up_runs_both_networks(served):

@@ -11,6 +11,7 @@ from models_cuas1.load import export
 from models_cuas1.weights import load_backbones
 from models_qwen3_5.checkpoint import load_backbone
 from models_qwen3_5.text import DeltaNet
+from system1_core.backend import Backend
 
 CASE_OF = {"text": TEXT_CASES[2], "multimodal": IMAGE_CASES[0]}
 SINGLES = ("cuas1-text", "cuas1-multimodal")
@@ -52,6 +53,25 @@ def test_served_together_every_weight_is_that_of_the_modality_alone():
             assert list(found) == list(expected)
             assert all(torch.equal(found[key], expected[key]) for key in expected)
             assert not any(weight.requires_grad for weight in other.parameters())
+
+
+class Fp8(Backend):
+    """The plain backend with FP8 among its dtypes, for tests on the CPU."""
+
+    name = "fp8"
+    framework = "torch"
+    dtypes = ("fp8",)
+
+
+def test_in_fp8_both_are_loaded_before_either_is_quantised():
+    both = load_backbones(load_of(backend=Fp8(), dtype="fp8"))
+    for name in SINGLES:
+        single = load_of(name, backend=Fp8(), dtype="fp8")
+        ((modality, alone),) = load_backbones(single).items()
+        found, expected = both[modality].text.state_dict(), alone.text.state_dict()
+        assert list(found) == list(expected)
+        assert all(torch.equal(found[key].float(), expected[key].float()) for key in expected)
+        assert all(part.is_quantised for part in both[modality].text.projections())
 
 
 @pytest.mark.parametrize("modality", CASE_OF)

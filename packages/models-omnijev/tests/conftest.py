@@ -122,7 +122,7 @@ class Run:
 
     @cached_property
     def readouts(self):
-        return self.served.executor.backbone.forward(self.prepared.prompts)
+        return self.served.executor.backbone.read(self.prepared.prompts)
 
     @cached_property
     def outputs(self):

@@ -1,11 +1,16 @@
 """What must change nothing: neighbours, order, batch borders, and how a tree is cut."""
 
+import random
+
 import pytest
 import torch
-from conftest import CASES, ask, assert_close, body_of
+from conftest import CASES, MODEL, ask, assert_close, body_of
 
 from models_omnijev.executor import OmnijevExecutor
+from models_omnijev.pictures import make_pictures
+from models_qwen3_5.chat import encode, load_tokenizer, place_images
 from models_qwen3_5.planner import Planner
+from models_qwen3_5.sequence import make_key
 
 WORDS = ["alpha", "beta", "gamma delta", "", "a much longer option than the others", "x"]
 CHOICE = {
@@ -16,6 +21,21 @@ CHOICE = {
 NOUL = {"type": "noul", "instructions": "It is dark."}
 SCORE = {"type": "score", "instructions": "How dark?", "levels": ["light", "dim", "dark"]}
 QUESTIONS = {"c": CHOICE, "n": NOUL, "s": SCORE}
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """How often something was copied to the host."""
+    counts = []
+    for name in ("tolist", "cpu", "item", "__bool__"):
+        real = getattr(torch.Tensor, name)
+
+        def counted(self, *given, real=real, name=name):
+            counts.append(name)
+            return real(self, *given)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    return counts
 
 
 @pytest.fixture
@@ -111,3 +131,34 @@ def test_sixteen_neighbours_leave_the_answer_of_a_request_alone(served, together
 def test_heads_stay_in_float32(served):
     for head in (served.executor.option_head, served.executor.ordinal_head):
         assert {p.dtype for p in head.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("names", ["c", "s", "cns"])
+def test_outputs_leave_the_device_in_one_copy(served, copied, names):
+    questions = {name: QUESTIONS[name] for name in names}
+    prompts = served.processor.prepare(served.parse(ask(questions))).prompts
+    readouts = served.executor.backbone.read(prompts)
+    del copied[:]
+    outputs = served.executor.read_out(prompts, readouts)
+    assert copied == ["tolist"]
+    assert [len(output.logprobs) for output in outputs] == [
+        len(prompt.reads.logprobs) for prompt in prompts
+    ]
+
+
+def test_prompts_have_the_tokens_and_the_key_of_the_whole_text(served):
+    draw, tokenizer = random.Random(0), load_tokenizer(MODEL / "checkpoint")
+    odd = [*map(chr, range(128)), *"\x85\u2028\u0301é字ก็🙂", "\n\n", "<|im_end|>", "<|opt", " the"]
+    writer = served.processor.writer
+    for _ in range(60):
+        first, second, text = ("".join(draw.choices(odd, k=draw.randint(1, 9))) for _ in range(3))
+        options = [{"key": "a", "text": first}, {"key": "b", "text": second}]
+        asked = ask({"q": CHOICE | {"instructions": text, "options": options}}, text=text)
+        request = served.parse(asked)
+        pictures = make_pictures(request.images, None, served.processor.settings)
+        (each,) = served.processor.prepare(request).context.asked
+        found = writer.tokens(each, pictures)
+        whole = encode(tokenizer, writer.text(each, pictures))
+        assert found.token_ids == place_images(whole, writer.image_id, pictures.images)[0]
+        for row in found.rows(is_level=False):
+            assert row.key.tolist() == make_key(row.token_ids, row.images).tolist()

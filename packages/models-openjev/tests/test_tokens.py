@@ -1,6 +1,7 @@
 """Parts of candidates have the tokens of the whole, and the rule that splits words is chosen."""
 
 import json
+import random
 import shutil
 
 import pytest
@@ -120,3 +121,21 @@ def test_braces_in_texts_stay_as_they_are():
     assert "{state}" in head_text("{state}")
     assert "Question: {question}\n" in question_text(each)
     assert "Proposed answer: {answer}: {0}\n" in candidate_texts(each)[0]
+
+
+def test_parts_have_the_tokens_of_the_whole_whatever_the_texts(tokens):
+    draw = random.Random(0)
+    odd = [
+        *map(chr, range(128)),
+        *"\x85\xa0\u2028\u0301é字ก็🙂",
+        "\n\n",
+        "<|im_end|>",
+        MARKS,
+        " the",
+    ]
+    for _ in range(100):
+        state, text, key = ("".join(draw.choices(odd, k=draw.randint(0, 12))) for _ in range(3))
+        each = question("choice", instructions=text, criteria={key: state, f"{key}x": None})
+        start = tokens.head(state) + tokens.question(each)
+        found = [start + ending for ending in tokens.candidates(each)]
+        assert found == tokens.whole(state, each), repr((state, text, key))

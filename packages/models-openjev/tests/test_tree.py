@@ -7,11 +7,27 @@ import torch
 from conftest import CASES, question
 
 from models_qwen3_5.backbone import Planner
+from models_qwen3_5.sequence import make_key
 from system1_core.request import Request
 
 STATE = "Step by step the operator moved the valve and noted the pressure. " * 6
 CRITERIA = {f"valve {index}": "moved " * (index % 4) or None for index in range(12)}
 TOLERANCE = 1e-4
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """How often something was copied to the host."""
+    counts = []
+    for name in ("tolist", "cpu", "item", "__bool__"):
+        real = getattr(torch.Tensor, name)
+
+        def counted(self, *given, real=real, name=name):
+            counts.append(name)
+            return real(self, *given)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    return counts
 
 
 def prompts_of(served, *questions, state=STATE):
@@ -92,3 +108,17 @@ def _request(case):
     from system1_core.wire.dialect import Body, RequestLimits
 
     return ReferenceDialect().parse(Body(json=case["request"]), RequestLimits())
+
+
+def test_scores_leave_the_device_in_one_copy(package, prompts, alone, copied):
+    with torch.inference_mode():
+        readouts = package.executor.backbone.read(prompts)
+        del copied[:]
+        scores = package.executor.read_out(prompts, readouts)
+    assert copied == ["cpu"]
+    assert scores == pytest.approx(alone, abs=TOLERANCE)
+
+
+def test_a_prompts_key_is_that_of_its_tokens(prompts):
+    for prompt in prompts:
+        assert prompt.key.tolist() == make_key(prompt.token_ids).tolist()

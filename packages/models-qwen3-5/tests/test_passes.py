@@ -11,9 +11,9 @@ from PIL import ImageOps
 from models_qwen3_5.backbone import Backbone, ImageSpan, Planner, Reads, SequencePrompt
 from models_qwen3_5.graphs import TextGraphs
 from models_qwen3_5.images import decode_image, prepare_image, read_image_settings
-from models_qwen3_5.passes import exact_shape, make_table, take_apart
+from models_qwen3_5.passes import exact_shape, make_table, padded_shape, take_apart
 from models_qwen3_5.rope import make_positions
-from system1_torch.packed_tree import make_packed_tree
+from system1_torch.packed_tree import make_packed_tree, make_tables
 
 NAN = float("nan")
 
@@ -187,3 +187,20 @@ def test_the_table_holds_each_segments_tokens_and_positions(backbone, pictures, 
         expected = make_positions(owner.num_tokens, owner.images)[:, own]
         assert inputs.token_ids[rows].tolist() == owner.token_ids[own]
         assert np.array_equal(inputs.positions[:, rows].numpy(), expected)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("room", [None, (0, 0), (70, 3)], ids=str)
+def test_the_tables_of_a_lone_sequence_are_those_of_its_tree(count, room):
+    prompt = prompt_of(random.Random(count).choices(range(430), k=count))
+    plan = Planner().plan([prompt])
+    if room is None:
+        shape, sizes = exact_shape(plan, 1), {}
+    else:
+        shape = padded_shape(count + room[0], 1 + room[1], 1)
+        sizes = {"num_tokens": shape.tokens, "num_segments": shape.segments}
+    parts = make_table(plan, [prompt], [count - 1], shape, 3).split(shape.sizes(3))
+    for part, expected in zip(parts[2:7], make_tables([count], [-1], **sizes), strict=True):
+        assert np.array_equal(part.numpy(), expected.ravel())
+    assert parts[0][:count].tolist() == prompt.token_ids
+    assert parts[7].tolist() == [count - 1]

@@ -97,12 +97,24 @@ def test_operators_have_their_references_names_and_arguments(library, tmp_path):
     expected = {name: ",".join(inspect.signature(OPS[name]).parameters) for name in kernels}
     # Of a tree the kernel takes one table.
     expected["delta_inputs"] = expected["delta_inputs"].replace("tree", "history")
-    tree = "cu_seqlens,parent_index,chunks,chunk_starts,slices,stages"
+    tree = "cu_seqlens,parent_index,chunks,chunk_starts,slices,stages,groups"
     expected["tree_delta_rule"] = expected["tree_delta_rule"].replace("tree", tree)
     # Of a resize it takes the tables.
     tables = ",".join(f"{way}_{part}" for way in ("across", "down") for part in TAPS)
     expected["image_patches"] = expected["image_patches"].replace("rows,columns", tables)
     assert found == expected
+
+
+@needs_nvcc
+def test_warpgroup_products_of_the_delta_rule_do_not_wait_for_one_another(tmp_path):
+    """What ptxas cannot prove safe it serialises, and says so: right, but slow."""
+    source = build.SOURCES / "tree_delta_carry.cu"
+    command = [find_nvcc(), "-std=c++20", "-O3", "-gencode=arch=compute_90a,code=sm_90a"]
+    command += ["-c", source, "-o", tmp_path / "carry.o"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = run.stdout + run.stderr
+    assert "wgmma" not in said
+    assert "warpgroup" not in said
 
 
 def test_without_nvcc_the_error_names_the_remedy(monkeypatch):

@@ -42,8 +42,10 @@ from system1_torch.testing import fresh_generator
 LENGTHS = (5, 1, 12)
 REFERENCES = {
     "add_rms_norm": rms_norm.add_rms_norm,
+    "add_rms_norm_quantised": rms_norm.add_rms_norm_quantised,
     "delta_inputs": delta_inputs.delta_inputs,
     "gated_rms_norm": gated_rms_norm.gated_rms_norm,
+    "gated_rms_norm_quantised": gated_rms_norm.gated_rms_norm_quantised,
     "gated_tree_attention": gated_tree_attention.gated_tree_attention,
     "geglu": geglu.geglu,
     "image_attention": image_attention.image_attention,
@@ -57,8 +59,10 @@ REFERENCES = {
     "quantised_linear": quantised_linear.quantised_linear,
     "residual_layer_norm": layer_norm.residual_layer_norm,
     "rms_norm": rms_norm.rms_norm,
+    "rms_norm_quantised": rms_norm.rms_norm_quantised,
     "rotary": rotary.rotary,
     "silu_mul": silu_mul.silu_mul,
+    "silu_mul_quantised": silu_mul.silu_mul_quantised,
     "tree_delta_rule": tree_delta_rule.tree_delta_rule,
 }
 
@@ -69,8 +73,10 @@ def inputs_of(name, generator):
     heads = head_rows(LENGTHS, generator, dtype, device)
     return {
         "add_rms_norm": [x, x * 2, weight, eps, 1.0],
+        "add_rms_norm_quantised": [x, x * 2, weight, eps, 1.0, True],
         "delta_inputs": delta_operands(TREES["branches"], generator, dtype, device),
         "gated_rms_norm": [heads, heads * 2, weight[:64], eps],
+        "gated_rms_norm_quantised": [heads, heads * 2, weight[:64], eps],
         "gated_tree_attention": tree_attention_inputs(TREES["branches"], generator, dtype, device),
         "geglu": [x],
         "image_attention": image_attention_inputs(LENGTHS, generator, dtype, device),
@@ -84,8 +90,10 @@ def inputs_of(name, generator):
         "quantised_linear": [x, *quantised_linear.quantise_rows(x)],
         "residual_layer_norm": [x, x * 2, weight, bias, eps],
         "rms_norm": [x, weight, eps, 1.0],
+        "rms_norm_quantised": [x, weight, eps, 1.0],
         "rotary": rotary_inputs(LENGTHS, generator, dtype, device),
         "silu_mul": [x],
+        "silu_mul_quantised": [x],
         "tree_delta_rule": rule_inputs(TREES["branches"], generator, dtype, device),
     }[name]
 
@@ -94,12 +102,25 @@ def inputs_of(name, generator):
 def test_cpu_tensors_go_to_the_reference(name):
     inputs = inputs_of(name, fresh_generator())
     found, expected = OPS[name](*inputs), REFERENCES[name](*inputs)
-    for one, other in zip(*map(as_tuple, (found, expected)), strict=True):
+    for one, other in zip(*map(tensors_of, (found, expected)), strict=True):
         assert torch.equal(one, other)
 
 
-def as_tuple(value):
-    return value if isinstance(value, tuple) else (value,)
+def test_rows_quantised_before_go_to_the_reference_too():
+    x = torch.randn(5, 96)
+    rows = quantised_linear.QuantisedRows.of(x)
+    weight = quantised_linear.quantise_rows(torch.randn(7, 96))
+    found = OPS["quantised_linear"](rows, *weight)
+    assert torch.equal(found, quantised_linear.quantised_linear(x, *weight))
+
+
+def tensors_of(value):
+    if isinstance(value, tuple):
+        return [tensor for part in value for tensor in tensors_of(part)]
+    if isinstance(value, quantised_linear.QuantisedRows):
+        kept = [] if value.source is None else [value.source]
+        return [value.values.view(torch.uint8), value.scales, *kept]
+    return [value]
 
 
 def test_a_negative_window_is_the_references_error():

@@ -69,14 +69,84 @@ def test_tree_delta_rule(tree, heads, generator):
     check_rule(rule.tree_delta_rule, inputs, generator)
 
 
+WARPS = [(slices, stages, False) for slices in (2, 4) for stages in (1, 2)]
+GROUPS = [(2, stages, True) for stages in (1, 3)]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("slices", [2, 4])
-@pytest.mark.parametrize("stages", [1, 2])
-@pytest.mark.parametrize("tree", ["long-lone", "shared-state", "four-levels"])
-def test_every_schedule_of_the_delta_rule(slices, stages, tree, generator, monkeypatch):
-    monkeypatch.setattr(rule, "_schedule", lambda *_: (slices, stages))
-    inputs = rule_inputs(DEEP_TREES[tree], generator, DTYPE, DEVICE)
+@pytest.mark.parametrize("schedule", WARPS + GROUPS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("tree", ["lone", "long-lone", "shared-state", "four-levels"])
+def test_every_schedule_of_the_delta_rule(schedule, dtype, tree, generator, monkeypatch):
+    choose(schedule, monkeypatch)
+    inputs = rule_inputs(DEEP_TREES[tree], generator, dtype, DEVICE)
     check_rule(rule.tree_delta_rule, inputs, generator)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("schedule", WARPS + GROUPS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("tree", ["lone", "long-lone", "shared-state", "four-levels"])
+def test_states_that_hardly_fade(schedule, dtype, tree, generator, monkeypatch):
+    """Elsewhere a chunk forgets what came before it so fast that a wrong state hardly shows."""
+    choose(schedule, monkeypatch)
+    inputs = rule_inputs(DEEP_TREES[tree], generator, dtype, DEVICE)
+    inputs[3].mul_(0.02)
+    check_rule(rule.tree_delta_rule, inputs, generator)
+
+
+def choose(schedule, monkeypatch):
+    if schedule[2] and torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("warpgroup products are Hopper's")
+    monkeypatch.setattr(rule, "_schedule", lambda *_: rule._Schedule(*schedule))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("schedule", [(2, 2, False), (2, 1, True), (2, 3, True)], ids=str)
+def test_replays_of_a_graph_follow_their_inputs(schedule, generator, monkeypatch):
+    """The second kernel starts ahead of the first one's end and must not read its work early."""
+    choose(schedule, monkeypatch)
+    tree = DEEP_TREES["shared-state"]
+    *tensors, packed = rule_inputs(tree, generator, DTYPE, DEVICE)
+    given = [x.clone() for x in tensors]
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        rule.tree_delta_rule(*given, packed)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        copies = [x * 1 for x in given]
+        for _ in range(3):
+            copies[2] = rule.tree_delta_rule(*copies, packed)
+    for _ in range(20):
+        *fresh, _ = rule_inputs(tree, generator, DTYPE, DEVICE)
+        for place, x in zip(given, fresh, strict=True):
+            place.copy_(x)
+        graph.replay()
+        for _ in range(3):
+            fresh[2] = rule.tree_delta_rule(*fresh, packed)
+            torch.cuda.synchronize()
+        assert torch.equal(copies[2], fresh[2])
+
+
+@pytest.mark.parametrize(
+    ("capability", "heads", "chunks", "segments", "expected"),
+    [
+        ((9, 0), 48, 2, 1, (2, 3, True)),
+        ((9, 0), 48, 54, 1, (2, 3, True)),
+        ((9, 0), 48, 36, 5, (2, 3, True)),
+        ((9, 0), 48, 32, 16, (2, 1, True)),
+        ((8, 0), 48, 2, 1, (2, 1, False)),
+        ((10, 0), 24, 54, 1, (4, 2, False)),
+    ],
+)
+def test_the_schedule_follows_device_and_sizes(
+    capability, heads, chunks, segments, expected, monkeypatch
+):
+    monkeypatch.setattr(rule, "_capability", lambda _: capability)
+    monkeypatch.setattr(rule, "_multiprocessors", lambda _: 132)
+    monkeypatch.setattr(rule, "_shared_bytes", lambda _: 227 << 10)
+    assert rule._schedule(heads * segments, chunks, segments, 0) == expected
 
 
 def check_rule(kernel, inputs, generator):

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from system1_core.errors import CheckpointError
-from system1_torch.loading import check_shapes, load_into, load_pt, make_empty
+from system1_torch.loading import check_shapes, check_targets, load_into, load_pt, make_empty
 from system1_torch.safetensors_file import Safetensors
 
 
@@ -123,6 +123,16 @@ def test_a_wrong_tensor_is_named_before_anything_is_copied(tmp_path, change, mes
         load_into(module, Safetensors.open(tmp_path))
     assert "model.safetensors" in str(error.value)
     assert (module.head.weight == 7.0).all()
+    with torch.device("meta"):
+        places = Network().state_dict()
+    with pytest.raises(CheckpointError, match=message):
+        check_targets(places, Safetensors.open(tmp_path))
+
+
+def test_targets_without_memory_can_be_checked(tmp_path):
+    save_file(weights(), tmp_path / "model.safetensors")
+    with torch.device("meta"):
+        check_targets(Network().state_dict(), Safetensors.open(tmp_path))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e6], ids=["nan", "inf", "overflow"])

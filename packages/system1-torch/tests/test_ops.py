@@ -4,11 +4,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from system1_torch.ops.gated_rms_norm import gated_rms_norm
+from system1_torch.ops.gated_rms_norm import gated_rms_norm, gated_rms_norm_quantised
 from system1_torch.ops.log_sum_exp import log_sum_exp
-from system1_torch.ops.quantised_linear import quantise_rows, quantised_linear
-from system1_torch.ops.rms_norm import add_rms_norm, rms_norm
-from system1_torch.ops.silu_mul import silu_mul
+from system1_torch.ops.quantised_linear import QuantisedRows, quantise_rows, quantised_linear
+from system1_torch.ops.rms_norm import (
+    add_rms_norm,
+    add_rms_norm_quantised,
+    rms_norm,
+    rms_norm_quantised,
+)
+from system1_torch.ops.silu_mul import silu_mul, silu_mul_quantised
 from system1_torch.testing import relative_error
 
 EPS = 1e-6
@@ -73,3 +78,51 @@ def test_quantised_linear_stays_near_the_exact_product():
     found = quantised_linear(x, *quantise_rows(weight))
     # FP8 E4M3 has 3 mantissa bits: 2**-4 at most for each factor, averaged over the sum.
     assert relative_error(found, x @ weight.T) < 0.07
+
+
+def test_rows_quantised_before_give_the_same_product():
+    x, weight = torch.randn(6, 32).bfloat16(), torch.randn(10, 32)
+    values, scales = quantise_rows(weight)
+    found = quantised_linear(QuantisedRows.of(x), values, scales)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, quantised_linear(x, values, scales))
+
+
+def test_picked_rows_are_those_of_the_picked_source():
+    x, places = torch.randn(6, 32), torch.tensor([1, 4, 5])
+    assert_rows_are(QuantisedRows.of(x, keep=True)[places], x[places], keep=True)
+    assert QuantisedRows.of(x)[places].source is None
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_quantised_norms_quantise_the_rounded_norm(keep):
+    x, residual = torch.randn(5, 32).bfloat16(), torch.randn(5, 32).bfloat16()
+    weight = torch.randn(32)
+    found = rms_norm_quantised(x, weight, EPS, 1.0, keep)
+    assert_rows_are(found, rms_norm(x, weight, EPS, 1.0), keep)
+    found, total = add_rms_norm_quantised(x, residual, weight, EPS, 1.0, keep)
+    normed, expected_total = add_rms_norm(x, residual, weight, EPS, 1.0)
+    assert_rows_are(found, normed, keep)
+    assert torch.equal(total, expected_total)
+
+
+def test_a_quantised_gate_quantises_the_rounded_product():
+    x = torch.randn(5, 32).bfloat16()
+    assert_rows_are(silu_mul_quantised(x), silu_mul(x))
+
+
+def test_a_token_has_one_scale_for_all_its_heads():
+    x, gate, weight = torch.randn(3, 4, 16), torch.randn(3, 4, 16), torch.randn(16)
+    found = gated_rms_norm_quantised(x, gate, weight, EPS)
+    assert_rows_are(found, gated_rms_norm(x, gate, weight, EPS).view(3, 64))
+
+
+def assert_rows_are(found, source, keep=False):
+    values, scales = quantise_rows(source)
+    assert torch.equal(found.values.float(), values.float())
+    assert torch.equal(found.scales, scales)
+    assert found.dtype == source.dtype
+    if keep:
+        assert torch.equal(found.source, source)
+    else:
+        assert found.source is None

@@ -26,12 +26,12 @@ from models_qwen3_5.chat import (
     IMAGE_PLACEHOLDER,
     ChatTemplate,
     Message,
-    encode,
     load_tokenizer,
     place_images,
     single_tokens,
 )
 from models_qwen3_5.config import ModelConfig, read_config
+from models_qwen3_5.encoder import TextEncoder
 from models_qwen3_5.images import (
     ImageLimits,
     ImageRefused,
@@ -81,9 +81,10 @@ class CuaProcessor(Processor):
     ) -> None:
         config = read_config(folder)
         self.modalities = tuple(modalities)
-        self._tokenizer = load_tokenizer(folder, split)
-        self._letters = single_tokens(self._tokenizer, LETTERS, folder / "tokenizer.json")
-        _check_vocabulary(self._tokenizer.get_vocab_size(), config, folder)
+        tokenizer = load_tokenizer(folder, split)
+        self._encoder = TextEncoder(tokenizer)
+        self._letters = single_tokens(tokenizer, LETTERS, folder / "tokenizer.json")
+        _check_vocabulary(tokenizer.get_vocab_size(), config, folder)
         self._max_tokens = {
             modality: min(limit, config.text.max_position_embeddings)
             for modality, limit in MAX_TOKENS.items()
@@ -92,7 +93,7 @@ class CuaProcessor(Processor):
         self._settings: ImageSettings | None = None
         if MULTIMODAL in modalities:
             self._settings = replace(read_image_settings(folder), on_device=on_device)
-            placeholder = self._tokenizer.token_to_id(IMAGE_PLACEHOLDER)
+            placeholder = tokenizer.token_to_id(IMAGE_PLACEHOLDER)
             _check_vision(self._settings, placeholder, config, folder)
         _check_template(ChatTemplate.load(folder), self.modalities)
 
@@ -143,11 +144,12 @@ class CuaProcessor(Processor):
             text_parts(goal_of(question), state, _labels(question))
             for question in request.questions
         ]
-        # Every question shows the state behind its own goal: it is tokenised once.
-        middle = encode(self._tokenizer, parts[0][1])
+        # Every question shows the state behind its own goal: it is tokenised once. States change
+        # from request to request, goals and options do not.
+        middle, kept = self._encoder.encode(parts[0][1]), self._encoder.encode_kept
         prompts = []
         for question, (head, _, tail) in zip(request.questions, parts, strict=True):
-            token_ids = encode(self._tokenizer, head) + middle + encode(self._tokenizer, tail)
+            token_ids = [*kept(head), *middle, *kept(tail)]
             limit = self._max_tokens[TEXT]
             if len(token_ids) > limit:
                 raise TooLarge(
@@ -163,7 +165,7 @@ class CuaProcessor(Processor):
         assert self._image_token_id is not None
         prompts = []
         for question, text in zip(request.questions, texts, strict=True):
-            token_ids = encode(self._tokenizer, text)
+            token_ids = self._encoder.encode_kept(text)
             limit = self._max_tokens[MULTIMODAL]
             length = len(token_ids) - 1 + image.num_tokens
             if length > limit:
@@ -172,8 +174,8 @@ class CuaProcessor(Processor):
                     "fewer words",
                     type="too_long",
                 )
-            token_ids, spans = place_images(token_ids, self._image_token_id, [image])
-            prompts.append(self._prompt(token_ids, question, images=spans, batch_key=MULTIMODAL))
+            grown, spans = place_images(token_ids, self._image_token_id, [image])
+            prompts.append(self._prompt(grown, question, images=spans, batch_key=MULTIMODAL))
         return prompts
 
     def _prepared(self, picture: Image) -> PreparedImage:

@@ -24,8 +24,11 @@ def check_texts(questions: Sequence[Question], asked: Sequence[Asked]) -> None:
 
 def check_tokens(
     questions: Sequence[Question], tokens: Sequence[QuestionTokens], max_tokens: int
-) -> None:
-    """Each question as one sequence, and all together as they count. Raises InvalidRequest."""
+) -> int:
+    """Each question as one sequence, and all together, which is returned, as they count.
+
+    Raises InvalidRequest.
+    """
     for question, each in zip(questions, tokens, strict=True):
         if len(each.token_ids) > max_tokens:
             msg = f"{len(each.token_ids)} tokens with pictures and options, limit {max_tokens}"
@@ -37,7 +40,9 @@ def check_tokens(
         if question.type != "score"
     )
     _check_total(read, LIMITS.option_tokens, "tokens of options")
-    _check_total(input_tokens(tokens), LIMITS.total_tokens, "tokens")
+    total = input_tokens(tokens)
+    _check_total(total, LIMITS.total_tokens, "tokens")
+    return total
 
 
 def _check_question(question: Question, asked: Asked) -> None:

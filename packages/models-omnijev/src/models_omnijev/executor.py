@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from models_omnijev.heads import OptionHead, OrdinalHead, RowOutput
 from models_omnijev.prompt import RowPrompt
 from models_qwen3_5.backbone import Backbone
 from models_qwen3_5.executor import BackboneExecutor
-from models_qwen3_5.sequence import Readout, SequencePrompt
+from models_qwen3_5.readouts import Readouts
+from models_qwen3_5.sequence import SequencePrompt
 
 
 class OmnijevExecutor(BackboneExecutor):
@@ -33,29 +33,20 @@ class OmnijevExecutor(BackboneExecutor):
         self.ordinal_head = ordinal_head
 
     @torch.inference_mode()
-    def read_out(
-        self, prompts: Sequence[SequencePrompt], readouts: Sequence[Readout]
-    ) -> list[RowOutput]:
-        question, option = torch.stack([readout.hidden for readout in readouts]).unbind(1)
-        is_level = torch.tensor(
-            [isinstance(prompt, RowPrompt) and prompt.is_level for prompt in prompts],
-            device=question.device,
-        )
-        numbers = question.new_empty(len(prompts), 2)
-        _fill(numbers, is_level, self.ordinal_head, question, option)
-        _fill(numbers, ~is_level, self.option_head, question, option)
-        logprobs = torch.cat([readout.logprobs for readout in readouts]).tolist()
+    def read_out(self, prompts: Sequence[SequencePrompt], readouts: Readouts) -> list[RowOutput]:
+        question, option = readouts.hidden.view(len(prompts), 2, -1).unbind(1)
+        is_level = [isinstance(prompt, RowPrompt) and prompt.is_level for prompt in prompts]
+        heads = {kind: self.ordinal_head if kind else self.option_head for kind in set(is_level)}
+        # Of mixed rows each head sees all: that takes less time than to sort rows on the device.
+        parts = [head(question, option).flatten() for head in heads.values()]
+        # The one copy to the host, for which the device must be waited for.
+        every = torch.cat([*parts, readouts.logprobs]).tolist()
+        numbers = {kind: at * 2 * len(prompts) for at, kind in enumerate(heads)}
         outputs = []
-        start = 0
-        for (own, shared), readout in zip(numbers.tolist(), readouts, strict=True):
-            stop = start + len(readout.logprobs)
-            outputs.append(RowOutput(own, shared, tuple(logprobs[start:stop])))
+        start = 2 * len(prompts) * len(heads)
+        for index, (prompt, kind) in enumerate(zip(prompts, is_level, strict=True)):
+            stop = start + len(prompt.reads.logprobs)
+            own, shared = every[numbers[kind] + 2 * index : numbers[kind] + 2 * index + 2]
+            outputs.append(RowOutput(own, shared, tuple(every[start:stop])))
             start = stop
         return outputs
-
-
-def _fill(
-    numbers: Tensor, mask: Tensor, head: OptionHead | OrdinalHead, question: Tensor, option: Tensor
-) -> None:
-    if bool(mask.any()):
-        numbers[mask] = head(question[mask], option[mask])

@@ -11,7 +11,7 @@ from models_omnijev.heads import OptionScorer, RowOutput, level_probabilities
 from models_omnijev.limits import LIMITS
 from models_omnijev.mentions import Mentions
 from models_omnijev.pictures import make_pictures
-from models_omnijev.prompt import PromptWriter, RowPrompt, input_tokens
+from models_omnijev.prompt import PromptWriter, RowPrompt
 from models_omnijev.questions import Asked, OmnijevRequest, make_asked
 from models_qwen3_5.images import ImageSettings
 from system1_core.answers import Answer, ChoiceAnswer, NoulAnswer, Result, ScoreAnswer
@@ -53,16 +53,15 @@ class OmnijevProcessor(Processor):
         video = request.video if isinstance(request, OmnijevRequest) else None
         pictures = make_pictures(request.images, video, self.settings)
         tokens = [self.writer.tokens(each, pictures) for each in asked]
-        check_tokens(request.questions, tokens, self.max_tokens)
-        total = input_tokens(tokens)
-        prompts: dict[tuple[bool, tuple[int, ...]], int] = {}
+        total = check_tokens(request.questions, tokens, self.max_tokens)
+        prompts: dict[tuple[bool, bytes], int] = {}
         unique: list[RowPrompt] = []
         rows = []
         for question, each in zip(asked, tokens, strict=True):
             places = []
             for row in each.rows(is_level=question.type == "score"):
                 # Every row of a request has the same pictures, so its tokens say what it is.
-                key = (row.is_level, tuple(row.token_ids))
+                key = (row.is_level, row.key.tobytes())
                 if prompts.setdefault(key, len(unique)) == len(unique):
                     unique.append(row)
                 places.append(prompts[key])

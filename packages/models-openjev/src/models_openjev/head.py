@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,9 @@ class Head:
 
     def scores(self, hidden: Tensor) -> list[float]:
         """Scores of the rows [N, D]; a row's score does not depend on its neighbours."""
-        return ((hidden.float() * self.weight).sum(-1) + self.bias).tolist()
+        products = (hidden * self.weight).sum(-1).cpu().numpy()
+        scores: list[float] = (products + np.float32(self.bias)).tolist()
+        return scores
 
 
 def load_head(source: Source, hidden_size: int, device: torch.device | str = "cpu") -> Head:

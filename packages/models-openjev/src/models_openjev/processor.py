@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from models_openjev.checkpoint import MERGED_FORMAT, Source
 from models_openjev.tokens import AUTOMATIC, Tokens, open_tokenizer
 from models_qwen3_5.export import is_export, read_export
-from models_qwen3_5.sequence import Reads, SequencePrompt
+from models_qwen3_5.sequence import Reads, SequencePrompt, make_key
 from system1_core.answers import Answer, ChoiceAnswer, NoulAnswer, Result, ScoreAnswer, softmax
 from system1_core.errors import InferenceFailed, TooLarge
 from system1_core.family import Load
@@ -131,6 +133,8 @@ def load_processor(load: Load, source: Source) -> OpenJevProcessor:
 
 
 def _prompts(parts: _Parts) -> Iterator[SequencePrompt]:
+    start = make_key(parts.start)
     for ending in parts.endings:
         token_ids = parts.start + ending
-        yield SequencePrompt(token_ids, reads=Reads(hidden=(len(token_ids) - 1,)))
+        key = np.concatenate((start, make_key(ending)))
+        yield SequencePrompt(token_ids, reads=Reads(hidden=(len(token_ids) - 1,)), key=key)

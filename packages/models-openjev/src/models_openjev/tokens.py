@@ -10,6 +10,7 @@ from models_openjev.checkpoint import Source, read_json
 from models_openjev.text import candidate_texts, head_text, question_text
 from models_qwen3_5.chat import encode, load_tokenizer
 from models_qwen3_5.config import read_config
+from models_qwen3_5.encoder import TextEncoder
 from system1_core.errors import CheckpointError
 from system1_core.request import Question
 
@@ -59,22 +60,24 @@ class Tokens:
 
     def __init__(self, tokenizer: Tokenizer, prefix: str, suffix: str) -> None:
         self._tokenizer = tokenizer
+        self._encoder = TextEncoder(tokenizer)
         self._prefix = prefix
         self._suffix = suffix
 
     def head(self, state: object) -> list[int]:
         """Up to the question; the same for every candidate of a request."""
-        return encode(self._tokenizer, self._prefix + head_text(state))
+        return self._encoder.encode(self._prefix + head_text(state))
 
     def question(self, question: Question) -> list[int]:
-        return encode(self._tokenizer, question_text(question))
+        return list(self._encoder.encode_kept(question_text(question)))
 
     def candidates(self, question: Question) -> list[list[int]]:
         """What tells the candidates apart, up to the end of the prompt."""
-        return [encode(self._tokenizer, text + self._suffix) for text in candidate_texts(question)]
+        kept = self._encoder.encode_kept
+        return [list(kept(text + self._suffix)) for text in candidate_texts(question)]
 
     def whole(self, state: object, question: Question) -> list[list[int]]:
-        """Every candidate of a question, encoded in one piece."""
+        """Every candidate of a question, encoded in one piece by the tokenizer itself."""
         text = self._prefix + head_text(state) + question_text(question)
         return [
             encode(self._tokenizer, text + ending + self._suffix)

@@ -17,6 +17,7 @@ from models_qwen3_5.images import PreparedImage
 from models_qwen3_5.ops import Ops
 from models_qwen3_5.passes import PassInputs, Shape, exact_shape, make_table, take_apart
 from models_qwen3_5.planner import Plan, Planner
+from models_qwen3_5.readouts import HeadRows, Readouts
 from models_qwen3_5.rope import RotaryTables, make_positions
 from models_qwen3_5.sequence import ImageSpan, Readout, Reads, SequencePrompt
 from models_qwen3_5.text import Step, TextModel
@@ -46,21 +47,23 @@ class Backbone:
         self.dtype = text.embed_tokens.dtype
         self.graphs = TextGraphs(self._run, self.device) if self.device.type == "cuda" else None
         self._rotary = RotaryTables(config.text, self.device)
+        self._head_rows = HeadRows(text, self.ops)
 
     @torch.inference_mode()
     def forward(self, prompts: Sequence[SequencePrompt]) -> list[Readout]:
         """One packed pass over all sequences; a readout for each, in their order."""
+        return list(self.read(prompts))
+
+    @torch.inference_mode()
+    def read(self, prompts: Sequence[SequencePrompt]) -> Readouts:
+        """The same, computed as it is asked for: ask before the next pass, in inference mode."""
         plan = self.planner.plan(prompts)
-        wanted = sorted(
-            {plan.row(i, at) for i, prompt in enumerate(prompts) for at in prompt.reads.positions}
-        )
+        rows = [plan.rows(i, prompt.reads.positions) for i, prompt in enumerate(prompts)]
+        wanted = sorted({row for each in rows for row in each.values()})
         hidden = self._hidden(plan, prompts, wanted)
         place = {row: index for index, row in enumerate(wanted)}
-        lookups = [
-            {at: place[plan.row(i, at)] for at in prompt.reads.positions}
-            for i, prompt in enumerate(prompts)
-        ]
-        return self._read(hidden, [prompt.reads for prompt in prompts], lookups)
+        lookups = [{at: place[row] for at, row in each.items()} for each in rows]
+        return Readouts(hidden, [prompt.reads for prompt in prompts], lookups, self._head_rows)
 
     @torch.inference_mode()
     def capture_graphs(self, seconds: float) -> int:
@@ -80,7 +83,8 @@ class Backbone:
         return self.vision_graphs is not None and self.vision_graphs.capture_next()
 
     def close(self) -> None:
-        """Free every graph."""
+        """Free every graph and what was kept of the head."""
+        self._head_rows.close()
         for graphs in (self.graphs, self.vision_graphs):
             if graphs is not None:
                 graphs.close()
@@ -119,8 +123,9 @@ class Backbone:
         assert self.graphs is not None
         given = {"table": self._table(plan, prompts, wanted, shape)}
         if has_images:
-            inputs = self._inputs(given["table"], shape)
-            given["embeds"] = self.embed(plan, prompts, inputs.token_ids)
+            # The table begins with the token ids.
+            token_ids = given["table"][: shape.tokens].to(self.device, non_blocking=True)
+            given["embeds"] = self.embed(plan, prompts, token_ids)
         return self.graphs.replay(shape, given)["hidden"][: len(wanted)]
 
     def _run(self, shape: Shape, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -145,8 +150,8 @@ class Backbone:
         self, plan: Plan, prompts: Sequence[SequencePrompt], wanted: list[int], shape: Shape
     ) -> Tensor:
         """The pass's table, in memory that the device copies from while the host goes on."""
-        table = make_table(plan, prompts, wanted, shape, self._history)
-        return table.pin_memory() if self.device.type == "cuda" else table
+        pinned = self.device.type == "cuda"
+        return make_table(plan, prompts, wanted, shape, self._history, pinned=pinned)
 
     def _inputs(self, table: Tensor, shape: Shape, plan: Plan | None = None) -> PassInputs:
         return take_apart(table.to(self.device, non_blocking=True), shape, self._history, plan)
@@ -159,64 +164,6 @@ class Backbone:
     def _history(self) -> int:
         return self.config.text.linear_conv_kernel_dim - 1
 
-    def _read(
-        self, hidden: Tensor, reads: Sequence[Reads], lookups: list[dict[int, int]]
-    ) -> list[Readout]:
-        """All reads of one kind in one gather each: single ones would cost a launch apiece."""
-        both = list(zip(reads, lookups, strict=True))
-        rows = [lookup[at] for read, lookup in both for at in read.hidden]
-        picked = hidden[self._index(rows)].float().split([len(read.hidden) for read in reads])
-        pairs = [(lookup[at], token) for read, lookup in both for at, token in read.logprobs]
-        logprobs = self._logprobs(hidden, pairs).split([len(read.logprobs) for read in reads])
-        logits = self._logits(hidden, reads, lookups)
-        return [
-            Readout(hidden=h, logits=x, logprobs=p)
-            for h, x, p in zip(picked, logits, logprobs, strict=True)
-        ]
-
-    def _logits(
-        self, hidden: Tensor, reads: Sequence[Reads], lookups: list[dict[int, int]]
-    ) -> list[Tensor]:
-        """Logits [n, k] of chosen tokens: rounded to the model's dtype, then fp32."""
-        found = [hidden.new_zeros(len(read.logits), 0, dtype=torch.float32) for read in reads]
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for index, read in enumerate(reads):
-            if read.logit_ids and read.logits:
-                groups.setdefault(read.logit_ids, []).append(index)
-        for token_ids, members in groups.items():
-            rows = [lookups[index][at] for index in members for at in reads[index].logits]
-            head = self._head[self._index(token_ids)]
-            logits = self.ops.linear(hidden[self._index(rows)], head).float()
-            parts = logits.split([len(reads[index].logits) for index in members])
-            for index, part in zip(members, parts, strict=True):
-                found[index] = part
-        return found
-
-    def _logprobs(self, hidden: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
-        """log softmax over the whole vocabulary at (row, token); each row is normalised once."""
-        if not pairs:
-            return hidden.new_zeros(0, dtype=torch.float32)
-        used = sorted({row for row, _ in pairs})
-        place = {row: index for index, row in enumerate(used)}
-        totals = self.ops.log_sum_exp(hidden[self._index(used)], self._head)
-        rows = hidden[self._index([row for row, _ in pairs])].float()
-        targets = self._head[self._index([token for _, token in pairs])].float()
-        logits = (rows * targets).sum(-1).to(self.dtype).float()
-        return logits - totals[self._index([place[row] for row, _ in pairs])]
-
-    def _index(self, places: Sequence[int]) -> Tensor:
-        """Places on the device; pinned, or the copy would wait for the pass before it."""
-        index = torch.tensor(places, dtype=torch.int64)
-        if self.device.type == "cuda" and len(places):
-            index = index.pin_memory()
-        return index.to(self.device, non_blocking=True)
-
-    @property
-    def _head(self) -> Tensor:
-        head = self.text.head
-        assert head is not None, "logits were read from a backbone loaded without its head"
-        return head
-
 
 __all__ = [
     "Backbone",
@@ -224,6 +171,7 @@ __all__ = [
     "Planner",
     "PreparedImage",
     "Readout",
+    "Readouts",
     "Reads",
     "SequencePrompt",
     "make_positions",

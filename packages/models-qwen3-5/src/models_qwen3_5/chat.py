@@ -140,15 +140,17 @@ def place_images(
 
     Raises ValueError unless there are as many placeholders as images.
     """
-    found = sum(token == image_token_id for token in token_ids)
+    found = token_ids.count(image_token_id)
     if found != len(images):
         raise ValueError(f"{found} image placeholders for {len(images)} images")
     grown: list[int] = []
     spans: list[ImageSpan] = []
-    for token in token_ids:
-        if token == image_token_id:
-            spans.append(ImageSpan(len(grown), images[len(spans)]))
-            grown.extend([token] * spans[-1].image.num_tokens)
-        else:
-            grown.append(token)
+    end = 0
+    for image in images:
+        place = token_ids.index(image_token_id, end)
+        grown.extend(token_ids[end:place])
+        spans.append(ImageSpan(len(grown), image))
+        grown.extend([image_token_id] * image.num_tokens)
+        end = place + 1
+    grown.extend(token_ids[end:])
     return grown, tuple(spans)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from models_qwen3_5.planner import Planner
 from models_qwen3_5.text import TextModel
 from models_qwen3_5.vision import VisionTower
 from system1_core.errors import CheckpointError
-from system1_torch.loading import load_into, make_empty
+from system1_torch.loading import check_targets, load_into, make_empty
 from system1_torch.lora import LoraAdapter
 from system1_torch.safetensors_file import Safetensors
 
@@ -53,9 +53,12 @@ def load_backbone(
     dtype: torch.dtype = torch.float32,
     ops: Ops | None = None,
     planner: Planner | None = None,
+    quantised: bool = False,
 ) -> Backbone:
     """The model in a checkpoint folder, tensors copied one at a time to their place.
 
+    `quantised` turns the projections of each layer into FP8 before the next layer is loaded, so
+    that only one layer's are there in `dtype` at a time.
     Raises CheckpointError for files that do not hold exactly the tensors of their config, and
     for an adapter of another model.
     """
@@ -63,10 +66,15 @@ def load_backbone(
     config = read_config(folder)
     source = Safetensors.open(folder)
     prefix = text_prefix(source)
-    text, vision = make_models(config, parts, device=device, dtype=dtype)
+    text, vision = make_models(config, parts, device="meta" if quantised else device, dtype=dtype)
+    if quantised:
+        # Layers get their memory when their turn comes.
+        text.to_empty(device=device, recurse=False)
+        if vision is not None:
+            vision.to_empty(device=device)
     targets = checkpoint_targets(text, vision, prefix)
     check_source(source, targets, parts, has_vision=vision is not None)
-    _load(source, targets, parts, prefix + EMBEDDING)
+    _load(source, text, targets, parts, prefix)
     config = replace(config, text=text.config)
     return Backbone(config, text, vision, ops=ops, planner=planner)
 
@@ -163,10 +171,17 @@ def _check_adapter(
         )
 
 
-def _load(source: Safetensors, targets: dict[str, Tensor], parts: Parts, embedding: str) -> None:
+def _load(
+    source: Safetensors,
+    text: TextModel,
+    targets: Mapping[str, Tensor],
+    parts: Parts,
+    prefix: str,
+) -> None:
+    """Fill the targets; the layers of those on the meta device one by one, each then quantised."""
     whole = dict(targets)
     if parts.vocabulary is not None:
-        for name in {embedding, HEAD} & set(targets):
+        for name in {prefix + EMBEDDING, HEAD} & set(targets):
             _load_rows(source, name, whole.pop(name))
     adapter = parts.adapter
 
@@ -175,14 +190,24 @@ def _load(source: Safetensors, targets: dict[str, Tensor], parts: Parts, embeddi
             return tensor
         return adapter.merge(name, tensor, delta_dtype=parts.delta_dtype)
 
-    load_into(
-        whole,
-        source,
-        rename=lambda name: name if name in whole else None,
-        transform=transform,
-    )
+    def fill(some: Mapping[str, Tensor]) -> None:
+        load_into(some, source, rename=_only(some), transform=transform)
+
+    # What is missing at the end must be known before minutes of loading.
+    check_targets(whole, source, _only(whole))
+    fill({name: target for name, target in whole.items() if not target.is_meta})
+    for start, layer in text.layers_by_name(prefix):
+        if not layer.input_layernorm.is_meta:
+            continue
+        layer.to_empty(device=text.embed_tokens.device)
+        fill({start + name: target for name, target in layer.targets()})
+        layer.quantise()
     for row, value in parts.rows.items():
-        targets[embedding][row].copy_(value)
+        targets[prefix + EMBEDDING][row].copy_(value)
+
+
+def _only(targets: Mapping[str, Tensor]) -> Callable[[str], str | None]:
+    return lambda name: name if name in targets else None
 
 
 def _load_rows(source: Safetensors, name: str, target: Tensor) -> None:

@@ -15,7 +15,8 @@ from models_qwen3_5.checkpoint import Parts, load_backbone
 from models_qwen3_5.graphs import WARMUP_S
 from models_qwen3_5.ops import ops_of
 from models_qwen3_5.planner import Planner
-from models_qwen3_5.sequence import Readout, Reads, SequencePrompt, common_prefix
+from models_qwen3_5.readouts import Readouts
+from models_qwen3_5.sequence import Reads, SequencePrompt, common_prefix
 from models_qwen3_5.vision_tables import Grid
 from system1_core.errors import ConfigError
 from system1_core.executor import Executor
@@ -48,14 +49,16 @@ class BackboneExecutor(Executor):
             if backbone.vision_graphs is not None:
                 backbone.vision_graphs.is_deterministic = True
 
+    @torch.inference_mode()
     def execute(self, prompts: Sequence[Any]) -> Sequence[Any]:
-        return self.read_out(prompts, self.backbone.forward(prompts))
+        return self.read_out(prompts, self.backbone.read(prompts))
 
-    def read_out(
-        self, prompts: Sequence[SequencePrompt], readouts: Sequence[Readout]
-    ) -> Sequence[Any]:
-        """What leaves the device for each prompt; here the logits of its first read, as floats."""
-        return [readout.logits[0].tolist() for readout in readouts]
+    def read_out(self, prompts: Sequence[SequencePrompt], readouts: Readouts) -> Sequence[Any]:
+        """What leaves the device for each prompt; here the logits of its first read, as floats.
+
+        Each copy to the host waits for the device: one is enough for all prompts.
+        """
+        return [logits[0] for logits in readouts.logits_lists()]
 
     def cost(self, batch: Sequence[Prompt], prompt: Prompt) -> int:
         """Tokens behind what the prompt shares with the one before it.
@@ -98,20 +101,24 @@ class BackboneExecutor(Executor):
 def quantise_for(load: Load, backbone: Backbone) -> None:
     """Turn the decoder's projections into FP8 where `--dtype fp8` asks for it, one at a time.
 
-    Call it once all weights are in place: what is quantised cannot be loaded into. Raises
-    ConfigError where the device has no FP8 products.
+    For families that open the backbone with `quantised` False: what is quantised cannot be
+    loaded into. Raises ConfigError where the device has no FP8 products.
     """
+    if _wants_fp8(load, backbone.device):
+        for projection in backbone.text.projections():
+            projection.quantise()
+
+
+def _wants_fp8(load: Load, device: torch.device) -> bool:
     if load.dtype != FP8:
-        return
-    device = backbone.device
+        return False
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < _FP8_CAPABILITY:
         raise ConfigError(
             f"--dtype fp8: {torch.cuda.get_device_name(device)} has no FP8 products; "
             "use --dtype bfloat16"
         )
-    for projection in backbone.text.projections():
-        projection.quantise()
     _log.info("projections in FP8, a scale for each row: answers differ from bfloat16's")
+    return True
 
 
 def open_backbone(
@@ -119,19 +126,18 @@ def open_backbone(
 ) -> Backbone:
     """The backbone of a folder on the device, in the dtype and with the ops that `load` names.
 
-    `quantised` False leaves `quantise_for` to the caller, who has more to load first.
+    For `--dtype fp8` each layer is quantised before the next is loaded; `quantised` False leaves
+    that to the caller, who has more to load first and calls `quantise_for` then.
     """
     device = torch_device(load.backend.device)
     if device.type == "cpu":
         set_cpu_threads()
-    backbone = load_backbone(
+    return load_backbone(
         folder,
         parts,
         device=device,
         dtype=compute_dtype(load.dtype),
         ops=ops_of(load.backend),
         planner=Planner(cut_multiple=64) if load.deterministic else Planner(),
+        quantised=quantised and _wants_fp8(load, device),
     )
-    if quantised:
-        quantise_for(load, backbone)
-    return backbone

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from system1_core.backend import Backend
 from system1_torch.ops.delta_inputs import delta_inputs
-from system1_torch.ops.gated_rms_norm import gated_rms_norm
+from system1_torch.ops.gated_rms_norm import gated_rms_norm, gated_rms_norm_quantised
 from system1_torch.ops.gated_tree_attention import gated_tree_attention
 from system1_torch.ops.image_attention import image_attention
 from system1_torch.ops.image_patches import image_patches
@@ -19,9 +19,14 @@ from system1_torch.ops.linear_gelu import linear_gelu
 from system1_torch.ops.log_sum_exp import log_sum_exp
 from system1_torch.ops.norm_rope import norm_rope
 from system1_torch.ops.quantised_linear import quantised_linear
-from system1_torch.ops.rms_norm import add_rms_norm, rms_norm
+from system1_torch.ops.rms_norm import (
+    add_rms_norm,
+    add_rms_norm_quantised,
+    rms_norm,
+    rms_norm_quantised,
+)
 from system1_torch.ops.rotary import rotary
-from system1_torch.ops.silu_mul import silu_mul
+from system1_torch.ops.silu_mul import silu_mul, silu_mul_quantised
 from system1_torch.ops.tree_delta_rule import tree_delta_rule
 
 Op = Callable[..., Any]
@@ -42,6 +47,11 @@ class Ops:
     gated_rms_norm: Op = gated_rms_norm
     silu_mul: Op = silu_mul
     log_sum_exp: Op = log_sum_exp
+    # What stands before a product in FP8.
+    rms_norm_quantised: Op = rms_norm_quantised
+    add_rms_norm_quantised: Op = add_rms_norm_quantised
+    gated_rms_norm_quantised: Op = gated_rms_norm_quantised
+    silu_mul_quantised: Op = silu_mul_quantised
     # The vision tower's.
     image_patches: Op = image_patches
     image_attention: Op = image_attention

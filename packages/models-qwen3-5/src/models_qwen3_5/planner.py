@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from models_qwen3_5.sequence import SequencePrompt, common_prefix
@@ -34,11 +34,21 @@ class Plan:
 
     def row(self, sequence: int, position: int) -> int:
         """The packed row of one position of one sequence."""
-        for index in self.paths[sequence]:
-            place = self.segments[index]
-            if place.start <= position < place.stop:
-                return self.starts[index] + position - place.start
-        raise IndexError(f"position {position} is not in sequence {sequence}")
+        return self.rows(sequence, (position,))[position]
+
+    def rows(self, sequence: int, positions: Iterable[int]) -> dict[int, int]:
+        """The packed row of each of these positions of one sequence."""
+        found = {}
+        # Most are read at the end.
+        path = [(self.segments[index], self.starts[index]) for index in self.paths[sequence][::-1]]
+        for position in positions:
+            for place, start in path:
+                if place.start <= position < place.stop:
+                    found[position] = start + position - place.start
+                    break
+            else:
+                raise IndexError(f"position {position} is not in sequence {sequence}")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,9 @@ class Planner:
 
     def plan(self, prompts: Sequence[SequencePrompt]) -> Plan:
         """The tree of these sequences; each holds at least one token."""
+        if len(prompts) == 1:
+            count = len(prompts[0].key)
+            return Plan((Segment(0, 0, count, -1),), (0, count), ((0,),))
         growing = _Growing(self, prompts)
         growing.grow(growing.sorted_sequences(), start=0, parent=-1)
         return growing.plan()
@@ -67,14 +80,14 @@ class _Growing:
         self.rules = rules
         self.prompts = prompts
         self.keys = [prompt.key for prompt in prompts]
-        self.segments: list[Segment] = []
+        self.segments: list[tuple[int, int, int, int]] = []
         self.depths: list[int] = []
         self.paths: list[tuple[int, ...]] = [()] * len(prompts)
 
     def sorted_sequences(self) -> list[int]:
         """Sequences so that what shares most is adjacent; ties keep their order."""
-        # Big-endian and shifted to unsigned, the bytes sort as the tokens do.
-        names = [(key + 2**62).astype(">u8").tobytes() for key in self.keys]
+        # Any order will do that has what begins alike side by side, and the shorter one first.
+        names = [key.tobytes() for key in self.keys]
         return sorted(range(len(names)), key=names.__getitem__)
 
     def grow(self, group: list[int], start: int, parent: int) -> None:
@@ -121,7 +134,7 @@ class _Growing:
             self.paths[sequence] = (*self.paths[sequence], leaf)
 
     def _add(self, owner: int, start: int, stop: int, parent: int) -> int:
-        self.segments.append(Segment(owner, start, stop, parent))
+        self.segments.append((owner, start, stop, parent))
         self.depths.append(0 if parent < 0 else self.depths[parent] + 1)
         return len(self.segments) - 1
 
@@ -129,8 +142,9 @@ class _Growing:
         """The same tree with its segments renumbered in order of depth."""
         order = sorted(range(len(self.segments)), key=self.depths.__getitem__)
         place = {old: new for new, old in enumerate(order)} | {-1: -1}
+        found = (self.segments[old] for old in order)
         segments = tuple(
-            replace(self.segments[old], parent=place[self.segments[old].parent]) for old in order
+            Segment(owner, start, stop, place[parent]) for owner, start, stop, parent in found
         )
         lengths = (segment.stop - segment.start for segment in segments)
         return Plan(

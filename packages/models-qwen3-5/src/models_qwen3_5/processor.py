@@ -11,12 +11,12 @@ from models_qwen3_5.chat import (
     IMAGE_PLACEHOLDER,
     ChatTemplate,
     Message,
-    encode,
     load_tokenizer,
     place_images,
     single_tokens,
 )
 from models_qwen3_5.config import ModelConfig, read_config
+from models_qwen3_5.encoder import TextEncoder
 from models_qwen3_5.images import (
     ImageRefused,
     ImageSettings,
@@ -88,6 +88,7 @@ class ReaderProcessor(Processor):
         self._template = ChatTemplate.load(folder)
         self._tokenizer = load_tokenizer(folder)
         _check_vocabulary(self._tokenizer.get_vocab_size(), config, folder)
+        self._encoder = TextEncoder(self._tokenizer)
         added = self._tokenizer.get_added_tokens_decoder().values()
         self._plain = PlainText([token.content for token in added])
         file = folder / "tokenizer.json"
@@ -219,7 +220,7 @@ class ReaderProcessor(Processor):
         text = self.render(state + question, len(shown.images))
         split = text.rindex(question)
         head, spans = self._head(shown, text[:split])
-        token_ids = head + encode(self._tokenizer, text[split:])
+        token_ids = [*head, *self._encoder.encode_kept(text[split:])]
         if len(token_ids) > self.max_length:
             raise shown.questions[index].invalid(
                 f"{len(token_ids)} tokens with its state, limit {self.max_length}; "
@@ -235,7 +236,7 @@ class ReaderProcessor(Processor):
         together have the tokens of the whole.
         """
         if text not in shown.heads:
-            token_ids = encode(self._tokenizer, text)
+            token_ids = self._encoder.encode(text)
             spans: tuple[ImageSpan, ...] = ()
             if shown.images:
                 assert self._image_token_id is not None

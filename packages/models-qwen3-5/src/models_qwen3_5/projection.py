@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from models_qwen3_5.ops import Ops
-from system1_torch.ops.quantised_linear import FP8, quantise_rows
+from system1_torch.ops.quantised_linear import FP8, QuantisedRows, quantise_rows
 
-# Bounds the float32 scratch of quantising.
-_CHUNK_ROWS = 4096
+# Bounds the float32 scratch of quantising: a few times 71 MB for the widest rows of 27B.
+_CHUNK_ROWS = 1024
 
 
 class Projection(nn.Module):
@@ -36,17 +36,32 @@ class Projection(nn.Module):
         assert self.scale is None, "a quantised projection has no weights to load"
         yield from self.weight.split(self.widths)
 
-    def forward(self, x: Tensor, ops: Ops) -> tuple[Tensor, ...]:
-        """x [T, K] times each weight: [T, width] views of at most two products."""
+    @property
+    def is_quantised(self) -> bool:
+        return self.scale is not None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it is quantised and reads its input in 16 bits as well."""
+        return self.rest is not None
+
+    def forward(self, x: Tensor | QuantisedRows, ops: Ops) -> tuple[Tensor, ...]:
+        """x [T, K] times each weight: [T, width] views of at most two products.
+
+        Quantised, it takes rows that are so already, with their source where it `is_mixed`.
+        """
         if self.scale is None:
             return ops.linear(x, self.weight).split(self.widths, dim=1)
         count = len(self.widths) - self.plain
         outputs = ops.quantised_linear(x, self.weight, self.scale).split(self.widths[:count], dim=1)
         if self.rest is None:
             return outputs
-        return (*outputs, *ops.linear(x, self.rest).split(self.widths[count:], dim=1))
+        exact = x.source if isinstance(x, QuantisedRows) else x
+        return (*outputs, *ops.linear(exact, self.rest).split(self.widths[count:], dim=1))
 
-    def part(self, start: int, stop: int, x: Tensor, ops: Ops) -> tuple[Tensor, ...]:
+    def part(
+        self, start: int, stop: int, x: Tensor | QuantisedRows, ops: Ops
+    ) -> tuple[Tensor, ...]:
         """As `forward`, with the weights from `start` to `stop` alone."""
         assert self.rest is None, "a projection with a plain part runs whole"
         widths = self.widths[start:stop]

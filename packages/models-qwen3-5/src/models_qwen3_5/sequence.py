@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,18 +48,25 @@ class SequencePrompt(Prompt):
     """One whole sequence. Families cut nothing: the planner finds what sequences share.
 
     `images` are in order and do not overlap. `key` [T] int64 tells tokens apart as the network
-    sees them: token ids, and for placeholders a negative number that stands for their image.
+    sees them: token ids, and for placeholders a negative number that stands for their image. It
+    is made here unless a family with many sequences alike has it already.
     """
 
     reads: Reads = field(kw_only=True)
     images: tuple[ImageSpan, ...] = field(default=(), kw_only=True)
-    key: np.ndarray = field(init=False, repr=False)
+    key: np.ndarray = field(default=None, kw_only=True, repr=False)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
-        key = np.array(self.token_ids, dtype=np.int64)
-        for span in self.images:
-            key[span.start : span.stop] = span.image.number
-        object.__setattr__(self, "key", key)
+        if self.key is None:
+            object.__setattr__(self, "key", make_key(self.token_ids, self.images))
+
+
+def make_key(token_ids: Sequence[int], images: Sequence[ImageSpan] = ()) -> np.ndarray:
+    """The key of a sequence, or of its beginning if that holds all images."""
+    key = np.array(token_ids, dtype=np.int64)
+    for span in images:
+        key[span.start : span.stop] = span.image.number
+    return key
 
 
 def common_prefix(first: np.ndarray, second: np.ndarray) -> int:

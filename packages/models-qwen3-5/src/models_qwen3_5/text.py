@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from models_qwen3_5.config import TextConfig
 from models_qwen3_5.ops import Ops
 from models_qwen3_5.projection import Projection
+from system1_torch.ops.quantised_linear import QuantisedRows
 from system1_torch.packed_tree import PackedTree
 
 Targets = Iterator[tuple[str, Tensor]]
+# What a projection reads.
+Rows = Tensor | QuantisedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class DeltaNet(nn.Module):
         yield "linear_attn.norm.weight", self.norm
         yield "linear_attn.out_proj.weight", *self.out_proj.parts()
 
-    def forward(self, x: Tensor, step: Step, rows: Tensor | None) -> Tensor:
+    def forward(self, x: Rows, step: Step, rows: Tensor | None) -> Tensor:
         ops, config = step.ops, self.config
         qkv, z, b, a = self.in_proj(x, ops)
         heads = (config.linear_num_key_heads, config.linear_key_head_dim)
@@ -68,8 +71,11 @@ class DeltaNet(nn.Module):
         if rows is not None:
             out, z = out[rows], z[rows]
         gate = z.unflatten(1, (config.linear_num_value_heads, -1))
-        out = ops.gated_rms_norm(out, gate, self.norm, config.rms_norm_eps)
-        return self.out_proj(out.flatten(1), ops)[0]
+        if self.out_proj.is_quantised:
+            normed = ops.gated_rms_norm_quantised(out, gate, self.norm, config.rms_norm_eps)
+        else:
+            normed = ops.gated_rms_norm(out, gate, self.norm, config.rms_norm_eps).flatten(1)
+        return self.out_proj(normed, ops)[0]
 
 
 class Attention(nn.Module):
@@ -93,7 +99,7 @@ class Attention(nn.Module):
         yield "self_attn.k_norm.weight", self.k_norm
         yield "self_attn.o_proj.weight", *self.o_proj.parts()
 
-    def forward(self, x: Tensor, step: Step, rows: Tensor | None) -> Tensor:
+    def forward(self, x: Rows, step: Step, rows: Tensor | None) -> Tensor:
         ops, head_dim, eps = step.ops, self.config.head_dim, self.config.rms_norm_eps
         cos, sin = step.cos, step.sin
         if rows is None:
@@ -125,9 +131,10 @@ class GatedMLP(nn.Module):
         yield "mlp.up_proj.weight", up
         yield "mlp.down_proj.weight", *self.down_proj.parts()
 
-    def forward(self, x: Tensor, ops: Ops) -> Tensor:
+    def forward(self, x: Rows, ops: Ops) -> Tensor:
         (gate_up,) = self.gate_up_proj(x, ops)
-        return self.down_proj(ops.silu_mul(gate_up), ops)[0]
+        silu_mul = ops.silu_mul_quantised if self.down_proj.is_quantised else ops.silu_mul
+        return self.down_proj(silu_mul(gate_up), ops)[0]
 
 
 class Layer(nn.Module):
@@ -140,11 +147,23 @@ class Layer(nn.Module):
         self.post_attention_layernorm = _weight(config.hidden_size)
         self.mlp = GatedMLP(config)
 
+    @property
+    def input_proj(self) -> Projection:
+        """The mixer's, which reads the input norm."""
+        mixer = self.mixer
+        return mixer.qkv_proj if isinstance(mixer, Attention) else mixer.in_proj
+
     def targets(self) -> Targets:
         yield "input_layernorm.weight", self.input_layernorm
         yield "post_attention_layernorm.weight", self.post_attention_layernorm
         yield from self.mixer.targets()
         yield from self.mlp.targets()
+
+    def quantise(self) -> None:
+        """Turn the projections into FP8, one at a time."""
+        for part in self.modules():
+            if isinstance(part, Projection):
+                part.quantise()
 
 
 class TextModel(nn.Module):
@@ -171,9 +190,14 @@ class TextModel(nn.Module):
         """Where each tensor of the checkpoint goes, by its name behind the model's prefix."""
         yield "embed_tokens.weight", self.embed_tokens
         yield "norm.weight", self.norm
-        for index, layer in enumerate(self._layers()):
+        for start, layer in self.layers_by_name():
             for name, target in layer.targets():
-                yield f"layers.{index}.{name}", target
+                yield start + name, target
+
+    def layers_by_name(self, prefix: str = "") -> Iterator[tuple[str, Layer]]:
+        """Each layer behind what its tensors' names begin with."""
+        for index, layer in enumerate(self._layers()):
+            yield f"{prefix}layers.{index}.", layer
 
     def projections(self) -> Iterator[Projection]:
         """Every fused linear layer."""
@@ -188,15 +212,31 @@ class TextModel(nn.Module):
         ops, eps = step.ops, self.config.rms_norm_eps
         layers = self._layers()
         residual = x
-        x = ops.rms_norm(x, layers[0].input_layernorm, eps, 1.0)
-        following = [*(layer.input_layernorm for layer in layers[1:]), self.norm]
-        for layer, norm in zip(layers, following, strict=True):
+        x = _norm(x, layers[0].input_layernorm, eps, layers[0].input_proj, ops)
+        following = [(layer.input_layernorm, layer.input_proj) for layer in layers[1:]]
+        for layer, (norm, into) in zip(layers, [*following, (self.norm, None)], strict=True):
             wanted = rows if layer is layers[-1] else None
             mixed = layer.mixer(x, step, wanted)
             if wanted is not None:
                 residual = residual[wanted]
-            x, residual = ops.add_rms_norm(
-                mixed, residual, layer.post_attention_layernorm, eps, 1.0
+            x, residual = _add_norm(
+                mixed, residual, layer.post_attention_layernorm, eps, layer.mlp.gate_up_proj, ops
             )
-            x, residual = ops.add_rms_norm(layer.mlp(x, ops), residual, norm, eps, 1.0)
+            x, residual = _add_norm(layer.mlp(x, ops), residual, norm, eps, into, ops)
         return x
+
+
+def _norm(x: Tensor, weight: Tensor, eps: float, into: Projection, ops: Ops) -> Rows:
+    """RMSNorm in the form that `into` reads."""
+    if not into.is_quantised:
+        return ops.rms_norm(x, weight, eps, 1.0)
+    return ops.rms_norm_quantised(x, weight, eps, 1.0, into.is_mixed)
+
+
+def _add_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float, into: Projection | None, ops: Ops
+) -> tuple[Rows, Tensor]:
+    """The residual added and its RMSNorm in the form that `into` reads, and the sum."""
+    if into is None or not into.is_quantised:
+        return ops.add_rms_norm(x, residual, weight, eps, 1.0)
+    return ops.add_rms_norm_quantised(x, residual, weight, eps, 1.0, into.is_mixed)

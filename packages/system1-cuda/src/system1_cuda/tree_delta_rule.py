@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +18,17 @@ _DTYPES = frozenset({torch.float16, torch.bfloat16})
 _MAX_GRID = 65_535
 # Shared memory of the second kernel for one chunk and 64 value columns; the first takes less.
 _SHARED_BYTES = 72 << 10
+# The one architecture with warpgroup products; Blackwell has others.
+_GROUPS_CAPABILITY = (9, 0)
+
+
+class _Schedule(NamedTuple):
+    """How the second kernel runs: blocks that share a head's columns, chunks in flight, and whether
+    four warps multiply together (Hopper) or each by itself."""
+
+    slices: int
+    stages: int
+    groups: bool
 
 
 def tree_delta_rule(
@@ -30,7 +42,7 @@ def tree_delta_rule(
     if not _covers(q, k, v, g, beta, tree):
         return reference.tree_delta_rule(q, k, v, g, beta, tree)
     segments, chunks = tree.parent_index.shape[0], tree.chunks.shape[0]
-    slices, stages = _schedule(v.shape[1] * segments, chunks, segments, v.device.index or 0)
+    schedule = _schedule(v.shape[1] * segments, chunks, segments, v.device.index or 0)
     return torch.ops.system1.tree_delta_rule.default(
         q.to(v.dtype),
         k.to(v.dtype),
@@ -41,8 +53,7 @@ def tree_delta_rule(
         tree.parent_index,
         tree.chunks,
         tree.chunk_starts,
-        slices,
-        stages,
+        *schedule,
     )
 
 
@@ -77,12 +88,20 @@ def _multiprocessors(device: int) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def _schedule(paths: int, chunks: int, segments: int, device: int) -> tuple[int, int]:
-    """How many blocks share a head's columns, and how many chunks each has in flight.
+@cache
+def _capability(device: int) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
-    Four narrow blocks where they fill the device no more than once, for each reads all keys; short
-    segments take one chunk at a time, so that more of their blocks run side by side.
+
+def _schedule(paths: int, chunks: int, segments: int, device: int) -> _Schedule:
+    """A schedule for so many segments and value heads together, and chunks as the table has room.
+
+    Long segments and a lone one keep three chunks in flight (in groups) or two; blocks of short
+    segments share processors and take one chunk at a time. Without groups, narrow blocks shorten
+    every chunk where each finds a processor for itself.
     """
+    if _capability(device) == _GROUPS_CAPABILITY:
+        return _Schedule(2, 3 if segments == 1 or chunks >= 4 * segments else 1, True)
     slices = 4 if 4 * paths <= _multiprocessors(device) else 2
     has_room = _shared_bytes(device) >= 2 * _SHARED_BYTES
-    return slices, 2 if has_room and chunks > 2 * segments else 1
+    return _Schedule(slices, 2 if has_room and chunks > 2 * segments else 1, False)

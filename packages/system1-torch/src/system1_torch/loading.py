@@ -71,6 +71,18 @@ def load_into(
                 )
 
 
+def check_targets(
+    targets: Mapping[str, Tensor],
+    source: Safetensors,
+    rename: Callable[[str], str | None] = lambda name: name,
+) -> None:
+    """What `load_into` checks before it copies, for a caller who copies in several steps.
+
+    Targets may be on the meta device. Raises CheckpointError.
+    """
+    _plan(targets, source, rename)
+
+
 def check_shapes(found: Mapping[str, Any], expected: Mapping[str, Any], file: Path | str) -> None:
     """Raise CheckpointError unless both hold the same names with the same shapes."""
     missing = sorted(set(expected) - set(found))

@@ -3,67 +3,17 @@
 // Shapes and dtypes are checked in Python, where a call that no kernel covers goes to the reference;
 // the checks here keep a wrong direct call from reading memory that is not its own.
 
-#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
 #include <optional>
 #include <tuple>
 
-#include "launch.h"
-
-// Only CUDA builds of torch have it, so the header declares it for them alone.
-extern "C" AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device, void** stream);
+#include "tensors.h"
 
 namespace {
 
-using system1::Dtype;
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-using torch::stable::accelerator::DeviceGuard;
-
-cudaStream_t stream_of(const Tensor& tensor) {
-  void* stream = nullptr;
-  const auto error = aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream);
-  STD_TORCH_CHECK(error == 0, "torch has no current CUDA stream");
-  return static_cast<cudaStream_t>(stream);
-}
-
-void check_launch(cudaError_t error, const char* name) {
-  STD_TORCH_CHECK(error == cudaSuccess, name, ": ", cudaGetErrorString(error));
-}
-
-Dtype dtype_of(const Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case ScalarType::Float: return Dtype::f32;
-    case ScalarType::Half: return Dtype::f16;
-    case ScalarType::BFloat16: return Dtype::bf16;
-    default: STD_TORCH_CHECK(false, "dtype must be float32, float16 or bfloat16"); return Dtype::f32;
-  }
-}
-
-void check_rows(const Tensor& tensor, const char* name) {
-  STD_TORCH_CHECK(tensor.is_cuda() && tensor.is_contiguous(), name, " must be contiguous, on CUDA");
-}
-
-void check_width(const Tensor& tensor, int64_t width, const char* name) {
-  check_rows(tensor, name);
-  STD_TORCH_CHECK(tensor.dim() == 1 && tensor.size(0) == width, name, " must have ", width,
-                  " values");
-}
-
-// A [T, H, K] tensor whose last dimension is contiguous and whose rows begin at 16 bytes.
-system1::Heads heads_of(const Tensor& tensor, const char* name) {
-  STD_TORCH_CHECK(tensor.is_cuda() && tensor.dim() == 3 && tensor.stride(2) == 1, name,
-                  " must be [tokens, heads, width] on CUDA, contiguous in its last dimension");
-  return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1)};
-}
-
-Tensor empty_heads(const Tensor& like) {
-  return torch::stable::new_empty(like, {like.size(0), like.size(1), like.size(2)});
-}
+using namespace system1::tensors;
 
 system1::RowNorm row_norm(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
                           double eps, const Tensor& normed) {
@@ -283,25 +233,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> delta_inputs(
   return {q, k, v, g, beta};
 }
 
-std::tuple<Tensor, Tensor> quantise_rows(const Tensor& x) {
-  const DeviceGuard guard(x.get_device_index());
-  STD_TORCH_CHECK(x.is_cuda() && x.dim() == 2 && x.stride(1) == 1 && x.size(1) % 8 == 0 &&
-                      x.size(1) <= 32768,
-                  "x must be [rows, a multiple of 8 up to 32768] on CUDA, rows contiguous");
-  const Tensor values =
-      torch::stable::new_empty(x, {x.size(0), x.size(1)}, ScalarType::Float8_e4m3fn);
-  const Tensor scales = torch::stable::new_empty(x, {x.size(0)}, ScalarType::Float);
-  const system1::QuantiseRows args{.x = x.const_data_ptr(),
-                                   .values = static_cast<uint8_t*>(values.mutable_data_ptr()),
-                                   .scales = static_cast<float*>(scales.mutable_data_ptr()),
-                                   .x_stride = x.stride(0),
-                                   .rows = x.size(0),
-                                   .width = static_cast<int>(x.size(1)),
-                                   .dtype = dtype_of(x)};
-  check_launch(system1::launch_quantise_rows(args, stream_of(x)), "quantise_rows");
-  return {values, scales};
-}
-
 // A [tokens, heads, 128] tensor whose heads follow one another.
 void check_heads_128(const Tensor& tensor, const char* name) {
   STD_TORCH_CHECK(tensor.is_cuda() && tensor.dim() == 3 && tensor.size(2) == 128 &&
@@ -318,12 +249,13 @@ const int32_t* table_of(const Tensor& table, const char* name) {
 Tensor tree_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
                        const Tensor& beta, const Tensor& cu_seqlens, const Tensor& parent_index,
                        const Tensor& chunks, const Tensor& chunk_starts, int64_t slices,
-                       int64_t stages) {
+                       int64_t stages, bool groups) {
   const DeviceGuard guard(v.get_device_index());
   check_heads_128(q, "q");
   check_heads_128(k, "k");
   check_heads_128(v, "v");
-  STD_TORCH_CHECK(slices == 2 || slices == 4, "slices must be 2 or 4");
+  STD_TORCH_CHECK(slices == 2 || slices == (groups ? 1 : 4),
+                  "slices must be 2, or 4, or 1 in groups");
   STD_TORCH_CHECK(g.scalar_type() == ScalarType::Float && g.stride(1) == 1 && beta.stride(1) == 1,
                   "g must be float32; g and beta contiguous in their last dimension");
   const int64_t heads = v.size(1);
@@ -335,7 +267,7 @@ Tensor tree_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const 
   const Tensor out = empty_heads(v);
   const Tensor solved = torch::stable::new_empty(v, {2, count, heads, 128, 64});
   const Tensor scores = torch::stable::new_empty(v, {count, heads, 64, 64});
-  const Tensor decay = torch::stable::new_empty(g, {count, heads, 64});
+  const Tensor decay = torch::stable::new_empty(g, {count, heads, 2, 64});
   const Tensor states = torch::stable::new_empty(g, {kept, heads, 128, 128});
   const Tensor flags = torch::stable::new_empty(cu_seqlens, {kept, heads, slices});
   auto* solved_data = static_cast<char*>(solved.mutable_data_ptr());
@@ -367,6 +299,7 @@ Tensor tree_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const 
       .num_chunks = static_cast<int>(count),
       .slices = static_cast<int>(slices),
       .stages = static_cast<int>(stages),
+      .groups = groups,
       .dtype = dtype_of(v)};
   check_launch(system1::launch_tree_delta_rule(args, stream_of(v)), "tree_delta_rule");
   return out;
@@ -469,10 +402,10 @@ STABLE_TORCH_LIBRARY(system1, library) {
       "delta_inputs(Tensor qkv, Tensor b, Tensor a, Tensor conv_weight, Tensor A_log,"
       " Tensor dt_bias, Tensor history, int key_heads, int key_dim)"
       " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
-  library.def("quantise_rows(Tensor x) -> (Tensor, Tensor)");
   library.def(
       "tree_delta_rule(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor cu_seqlens,"
-      " Tensor parent_index, Tensor chunks, Tensor chunk_starts, int slices, int stages) -> Tensor");
+      " Tensor parent_index, Tensor chunks, Tensor chunk_starts, int slices, int stages,"
+      " bool groups) -> Tensor");
   library.def(
       "local_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, int max_seqlen,"
       " int window) -> Tensor");
@@ -490,7 +423,6 @@ STABLE_TORCH_LIBRARY_IMPL(system1, CUDA, library) {
   library.impl("rotary", TORCH_BOX(&rotary));
   library.impl("norm_rope", TORCH_BOX(&norm_rope));
   library.impl("delta_inputs", TORCH_BOX(&delta_inputs));
-  library.impl("quantise_rows", TORCH_BOX(&quantise_rows));
   library.impl("tree_delta_rule", TORCH_BOX(&tree_delta_rule));
   library.impl("local_attention", TORCH_BOX(&local_attention));
 }

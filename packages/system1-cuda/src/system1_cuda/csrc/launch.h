@@ -119,7 +119,7 @@ struct TreeDeltaRule {
   const int32_t* parent_index;
   const int32_t* chunks;
   const int32_t* chunk_starts;
-  // Between the kernels, for each chunk and value head: [128, 64] twice, [64, 64] and [64].
+  // Between the kernels, for each chunk and value head: [128, 64] twice, [64, 64] and [2, 64].
   void* solved_values;
   void* solved_keys;
   void* scores;
@@ -136,8 +136,9 @@ struct TreeDeltaRule {
   int value_heads;
   int segments;
   int num_chunks;
-  int slices;  // 2 or 4: blocks that share a value head's columns
-  int stages;  // chunks in shared memory at a time, 1 or 2
+  int slices;   // blocks that share a value head's columns: 2 or 4, in groups 2
+  int stages;   // chunks in shared memory at a time: 1 or 2, in groups 1 or 3
+  bool groups;  // states carried by warpgroup products: sm_90a alone
   Dtype dtype;
 };
 
@@ -175,14 +176,51 @@ struct ImagePatches {
   int merge_size;
 };
 
+// Rows [rows, width] in FP8 E4M3 and their scales [rows].
+struct Fp8Rows {
+  uint8_t* values;
+  float* scales;
+};
+
 struct QuantiseRows {
-  const void* x;    // [rows, width], rows with a stride
-  uint8_t* values;  // [rows, width], FP8 E4M3
-  float* scales;    // [rows]
+  const void* x;  // [rows, width], rows with a stride
+  Fp8Rows out;
   int64_t x_stride;
   int64_t rows;
   int width;
   Dtype dtype;
+};
+
+// What ends in FP8 takes bfloat16 alone, as FP8 products give it.
+struct SiluMulQuantised {
+  const void* gate_up;  // [rows, 2 * width]
+  Fp8Rows out;
+  int64_t rows;
+  int width;
+};
+
+struct RmsNormQuantised {
+  const void* x;         // [rows, width]
+  const void* residual;  // [rows, width] or null
+  const void* weight;    // [width]
+  void* normed;          // [rows, width] or null
+  void* summed;          // [rows, width] or null
+  Fp8Rows out;
+  int64_t rows;
+  int width;
+  float eps;
+  float offset;  // added to the weight
+};
+
+struct GatedRmsNormQuantised {
+  Heads x;
+  Heads gate;
+  const void* weight;  // [width]
+  Fp8Rows out;         // a token's heads are one row
+  int64_t tokens;
+  int heads;
+  int width;
+  float eps;
 };
 
 cudaError_t launch_row_norm(const RowNorm& args, cudaStream_t stream);
@@ -195,5 +233,9 @@ cudaError_t launch_tree_delta_rule(const TreeDeltaRule& args, cudaStream_t strea
 cudaError_t launch_local_attention(const LocalAttention& args, cudaStream_t stream);
 cudaError_t launch_image_patches(const ImagePatches& args, cudaStream_t stream);
 cudaError_t launch_quantise_rows(const QuantiseRows& args, cudaStream_t stream);
+cudaError_t launch_silu_mul_quantised(const SiluMulQuantised& args, cudaStream_t stream);
+cudaError_t launch_rms_norm_quantised(const RmsNormQuantised& args, cudaStream_t stream);
+cudaError_t launch_gated_rms_norm_quantised(const GatedRmsNormQuantised& args,
+                                            cudaStream_t stream);
 
 }  // namespace system1

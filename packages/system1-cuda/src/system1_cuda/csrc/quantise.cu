@@ -1,61 +1,102 @@
-// Rows in FP8 with a scale each: one block a row, held in registers, so that it is read once.
+// Rows in FP8 with a scale each, and SwiGLU's product so: one block a row, held in registers, so
+// that it is read once.
 
 #include "quantise.cuh"
 
 namespace system1 {
 namespace {
 
-// Values a thread at most: rows of up to 1,024 * 4 * 8 of them.
+// Rows of up to 1,024 * 4 * 8 values.
 constexpr int kMaxPieces = 4;
-constexpr int kMaxThreads = 1024;
 
 template <typename T, int pieces>
-__global__ void __launch_bounds__(kMaxThreads) quantise_rows(const QuantiseRows args) {
+__global__ void __launch_bounds__(kMaxRowThreads) quantise_rows(const QuantiseRows args) {
   __shared__ float largest[kMaxRowWarps];
   const int64_t row = blockIdx.x;
-  const int width = args.width;
   const T* source = static_cast<const T*>(args.x) + row * args.x_stride;
-  float x[pieces][kVector] = {};
+  Held<T> held[pieces] = {};
 #pragma unroll
   for (int piece = 0; piece < pieces; ++piece) {
     const int column = (piece * blockDim.x + threadIdx.x) * kVector;
-    if (column >= width) continue;
-    load(source + column, x[piece]);
+    if (column < args.width) held[piece] = *reinterpret_cast<const Held<T>*>(source + column);
   }
-  const float scale = row_scale(x, largest);
-  if (threadIdx.x == 0) args.scales[row] = scale;
+  write_quantised(held, args.out, row, args.width, largest);
+}
+
+template <int pieces>
+__global__ void __launch_bounds__(kMaxRowThreads) silu_mul_quantised(const SiluMulQuantised args) {
+  __shared__ float largest[kMaxRowWarps];
+  const int64_t row = blockIdx.x;
+  const auto* source = static_cast<const __nv_bfloat16*>(args.gate_up) + row * 2 * args.width;
+  // All of the row is asked for before any of it is waited for.
+  Held<__nv_bfloat16> gates[pieces] = {};
+  Held<__nv_bfloat16> ups[pieces] = {};
 #pragma unroll
   for (int piece = 0; piece < pieces; ++piece) {
     const int column = (piece * blockDim.x + threadIdx.x) * kVector;
-    if (column < width) store_fp8(args.values + row * width + column, x[piece], scale);
+    if (column >= args.width) continue;
+    gates[piece] = *reinterpret_cast<const Held<__nv_bfloat16>*>(source + column);
+    ups[piece] = *reinterpret_cast<const Held<__nv_bfloat16>*>(source + args.width + column);
+  }
+#pragma unroll
+  for (int piece = 0; piece < pieces; ++piece) {
+    float gate[kVector];
+    float up[kVector];
+    load(gates[piece].values, gate);
+    load(ups[piece].values, up);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) gate[i] = silu(gate[i]);
+    // The rounding points are the reference's.
+    round_all<__nv_bfloat16>(gate);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) gate[i] *= up[i];
+    gates[piece] = rounded_to_bf16(gate);
+  }
+  write_quantised(gates, args.out, row, args.width, largest);
+}
+
+// Calls launch<pieces>(threads) with as few pieces as the row's width allows.
+template <typename Launch>
+void launch_pieces(int width, const Launch& launch) {
+  const int vectors = width / kVector;
+  const auto threads = [=](int pieces) {
+    return (vectors + pieces * kWarp - 1) / (pieces * kWarp) * kWarp;
+  };
+  if (vectors <= kMaxRowThreads) {
+    launch.template operator()<1>(threads(1));
+  } else if (vectors <= 2 * kMaxRowThreads) {
+    launch.template operator()<2>(threads(2));
+  } else {
+    launch.template operator()<kMaxPieces>(threads(kMaxPieces));
   }
 }
 
-int warps_of(int vectors) { return (vectors + kWarp - 1) / kWarp * kWarp; }
-
 template <typename T>
-void launch(const QuantiseRows& args, cudaStream_t stream) {
-  const int vectors = args.width / kVector;
+void launch_rows(const QuantiseRows& args, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(args.rows));
-  if (vectors <= kMaxThreads) {
-    quantise_rows<T, 1><<<grid, warps_of(vectors), 0, stream>>>(args);
-  } else if (vectors <= 2 * kMaxThreads) {
-    quantise_rows<T, 2><<<grid, warps_of((vectors + 1) / 2), 0, stream>>>(args);
-  } else {
-    quantise_rows<T, kMaxPieces>
-        <<<grid, warps_of((vectors + kMaxPieces - 1) / kMaxPieces), 0, stream>>>(args);
-  }
+  launch_pieces(args.width, [&]<int pieces>(int threads) {
+    quantise_rows<T, pieces><<<grid, threads, 0, stream>>>(args);
+  });
 }
 
 }  // namespace
 
 cudaError_t launch_quantise_rows(const QuantiseRows& args, cudaStream_t stream) {
-  if (args.rows == 0) return cudaSuccess;
+  if (args.rows * args.width == 0) return cudaSuccess;
   switch (args.dtype) {
-    case Dtype::f32: launch<float>(args, stream); break;
-    case Dtype::f16: launch<__half>(args, stream); break;
-    case Dtype::bf16: launch<__nv_bfloat16>(args, stream); break;
+    case Dtype::f32: launch_rows<float>(args, stream); break;
+    case Dtype::f16: launch_rows<__half>(args, stream); break;
+    case Dtype::bf16: launch_rows<__nv_bfloat16>(args, stream); break;
   }
+  return cudaGetLastError();
+}
+
+cudaError_t launch_silu_mul_quantised(const SiluMulQuantised& args, cudaStream_t stream) {
+  if (args.rows * args.width == 0) return cudaSuccess;
+  const dim3 grid(static_cast<unsigned>(args.rows));
+  launch_pieces(args.width, [&]<int pieces>(int threads) {
+    silu_mul_quantised<pieces><<<grid, threads, 0, stream>>>(args);
+  });
   return cudaGetLastError();
 }
 

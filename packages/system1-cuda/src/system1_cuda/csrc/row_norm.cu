@@ -24,6 +24,9 @@ __global__ void __launch_bounds__(1024) row_norm(const RowNorm args) {
   float bias[kVector] = {};
   if (is_inside) {
     load(static_cast<const T*>(args.x) + place, x);
+    // Before the store below: no later read may pass it.
+    load(static_cast<const W*>(args.weight) + column, weight);
+    if (!kIsRms && args.bias != nullptr) load(static_cast<const W*>(args.bias) + column, bias);
     if constexpr (kHasResidual) {
       float residual[kVector];
       load(static_cast<const R*>(args.residual) + place, residual);
@@ -31,8 +34,6 @@ __global__ void __launch_bounds__(1024) row_norm(const RowNorm args) {
       for (int i = 0; i < kVector; ++i) x[i] = rounded<R>(residual[i] + x[i]);
       store(static_cast<R*>(args.summed) + place, x);
     }
-    load(static_cast<const W*>(args.weight) + column, weight);
-    if (!kIsRms && args.bias != nullptr) load(static_cast<const W*>(args.bias) + column, bias);
   }
 
   float mean = 0.0f;

@@ -1,4 +1,5 @@
-// The gated delta rule over a packed tree, in two kernels on warp-level matrix products.
+// The gated delta rule over a packed tree, in two kernels on warp-level matrix products; on Hopper the
+// second is the one of tree_delta_carry.cu.
 //
 // Within a chunk of 64 rows the new values are U - W S for the state S that enters it (the chunked form
 // of Gated DeltaNet, 2025). The first kernel finds U and -W of every chunk and value head by block
@@ -6,36 +7,13 @@
 // transposed tiles: a warp owns 16 columns, and what one product leaves in registers is the next one's
 // left operand, so nothing but the chunk's inputs passes through shared memory.
 
-#include "tensor_cores.cuh"
-#include "vectors.cuh"
+#include "tree_delta_rule.cuh"
 
 namespace system1 {
 namespace {
 
-constexpr int kRows = 64;    // of a chunk
-constexpr int kWidth = 128;  // of keys and values
-constexpr int kBlock = 16;
-constexpr int kBlocks = kRows / kBlock;
-constexpr int kSteps = kWidth / kBlock;
-// Rows in shared memory begin 16 bytes later each time, so that eight of one tile miss no bank.
-constexpr int kWide = kWidth + 8;
-constexpr int kNarrow = kRows + 8;
 constexpr int kTiny = kBlock + 8;
 constexpr int kSolveThreads = 256;
-
-template <typename T>
-__device__ void unpack(uint32_t pair, float& low, float& high) {
-  const auto* values = reinterpret_cast<const T*>(&pair);
-  low = to_float(values[0]);
-  high = to_float(values[1]);
-}
-
-// Turns an 8 x 8 tile of 16-bit values held across a warp.
-__device__ inline uint32_t transposed(uint32_t tile) {
-  uint32_t result;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n" : "=r"(result) : "r"(tile));
-  return result;
-}
 
 // Right operands for two neighbouring tiles of 8 columns and 16 steps, from [column][step] rows.
 template <typename T>
@@ -60,15 +38,6 @@ __device__ void load_left(uint32_t (&tiles)[4], const T* rows, int pitch, int ro
   const int lane = threadIdx.x % kWarp;
   const int line = row + ((lane / 8) & 1) * 8 + lane % 8;
   load_tiles(tiles, shared_address(rows + line * pitch + step + (lane / 16) * 8));
-}
-
-// The sums of two neighbouring tiles as the left operand of the next product.
-template <typename T>
-__device__ void as_left(uint32_t (&left)[4], const float (&low)[4], const float (&high)[4]) {
-  left[0] = pack<T>(low[0], low[1]);
-  left[1] = pack<T>(low[2], low[3]);
-  left[2] = pack<T>(high[0], high[1]);
-  left[3] = pack<T>(high[2], high[3]);
 }
 
 // Rows [first, end) of one head to shared memory, zeros behind them.
@@ -97,7 +66,8 @@ struct SolveTiles {
   float step[kRows];
 };
 
-// One warp: log decays and gates of the chunk, two rows a lane.
+// One warp: log decays and gates of the chunk, two rows a lane. `decay` keeps what has grown up to
+// each row and what fades from it to the chunk's end.
 template <typename T>
 __device__ void read_gates(SolveTiles<T>& tiles, const TreeDeltaRule& args, int first, int end,
                            int head, float* decay) {
@@ -119,11 +89,13 @@ __device__ void read_gates(SolveTiles<T>& tiles, const TreeDeltaRule& args, int 
     if (lane >= step) sum += other;
   }
   const float totals[2] = {sum - gates[1], sum};
+  const float whole = __shfl_sync(0xffffffffu, sum, kWarp - 1);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     tiles.total[2 * lane + i] = totals[i];
     tiles.grown[2 * lane + i] = __expf(totals[i]);
-    decay[2 * lane + i] = totals[i];
+    decay[2 * lane + i] = tiles.grown[2 * lane + i];
+    decay[kRows + 2 * lane + i] = __expf(whole - totals[i]);
   }
 }
 
@@ -134,7 +106,15 @@ __device__ void multiply_keys(SolveTiles<T>& tiles, T* scores) {
   const int lane = threadIdx.x % kWarp;
   const int row0 = (warp % kBlocks) * kBlock;
   const int column0 = (warp / kBlocks) * 2 * kBlock;
-  if (column0 > row0) return;  // nothing there is below the diagonal
+  if (column0 > row0) {
+    // Nothing there is below the diagonal; of the scores the warpgroup products read all.
+    const int4 zeros = {};
+    T* line = scores + (row0 + lane / 2) * kRows + column0 + lane % 2 * kBlock;
+    auto* place = reinterpret_cast<int4*>(line);
+    place[0] = zeros;
+    place[1] = zeros;
+    return;
+  }
   float overlap[4][4] = {}, seen[4][4] = {};
 #pragma unroll
   for (int step = 0; step < kWidth; step += kBlock) {
@@ -199,64 +179,80 @@ __device__ void invert_diagonal(SolveTiles<T>& tiles) {
   }
 }
 
-// Sixteen columns of the solution by block substitution, written as [column][row].
+// A block of 16 rows of 16 columns, scaled for the substitution.
 template <typename T>
-__device__ void substitute(const SolveTiles<T>& tiles, const T* source, int column0, bool is_key,
-                           T* target) {
+__device__ void read_given(float (&sums)[2][4], const SolveTiles<T>& tiles, const T* source,
+                           int row0, int column0, bool is_key) {
   const int lane = threadIdx.x % kWarp;
-  uint32_t solved[kBlocks][4];
+  // Tiles 0 and 1 are the first eight rows of both halves of the columns, 2 and 3 the next.
+  uint32_t given[4];
+  load_tiles_transposed(given, shared_address(source + (row0 + (lane / 16) * 8 + lane % 8) * kWide +
+                                              column0 + ((lane / 8) & 1) * 8));
+#pragma unroll
+  for (int tile = 0; tile < 2; ++tile) {
+    unpack<T>(given[2 * tile], sums[tile][0], sums[tile][1]);
+    unpack<T>(given[2 * tile + 1], sums[tile][2], sums[tile][3]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = row0 + tile * 8 + 2 * (lane % 4) + i;
+      const float scale = tiles.step[row] * (is_key ? tiles.grown[row] : 1.0f);
+      sums[tile][i] *= scale;
+      sums[tile][2 + i] *= scale;
+    }
+  }
+}
+
+// Sixteen columns of the solution for values and keys by block substitution, written as
+// [column][row], keys negative. Both go side by side: each alone would mostly wait for itself.
+template <typename T>
+__device__ void substitute(const SolveTiles<T>& tiles, int column0, T* values, T* keys) {
+  const int lane = threadIdx.x % kWarp;
+  uint32_t solved[2][kBlocks][4];
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int row0 = block * kBlock;
-    // Tiles 0 and 1 are the first eight rows of both halves of the columns, 2 and 3 the next.
-    uint32_t given[4];
-    load_tiles_transposed(given, shared_address(source + (row0 + (lane / 16) * 8 + lane % 8) * kWide +
-                                                column0 + ((lane / 8) & 1) * 8));
-    float sums[2][4];
-#pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      unpack<T>(given[2 * tile], sums[tile][0], sums[tile][1]);
-      unpack<T>(given[2 * tile + 1], sums[tile][2], sums[tile][3]);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int row = row0 + tile * 8 + 2 * (lane % 4) + i;
-        const float scale = tiles.step[row] * (is_key ? tiles.grown[row] : 1.0f);
-        sums[tile][i] *= scale;
-        sums[tile][2 + i] *= scale;
-      }
-    }
+    float sums[2][2][4];
+    read_given(sums[0], tiles, tiles.values, row0, column0, false);
+    read_given(sums[1], tiles, tiles.keys, row0, column0, true);
 #pragma unroll
     for (int before = 0; before < block; ++before) {
       uint32_t right[4];
       load_right(right, tiles.overlap, kNarrow, row0, before * kBlock);
-      multiply<T>(sums[0], solved[before], right[0], right[1]);
-      multiply<T>(sums[1], solved[before], right[2], right[3]);
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        multiply<T>(sums[side][0], solved[side][before], right[0], right[1]);
+        multiply<T>(sums[side][1], solved[side][before], right[2], right[3]);
+      }
     }
-    uint32_t left[4], right[4];
-    as_left<T>(left, sums[0], sums[1]);
+    uint32_t right[4];
     load_right(right, tiles.inverse + block * kBlock * kTiny, kTiny, 0, 0);
-    float found[2][4] = {};
-    multiply<T>(found[0], left, right[0], right[1]);
-    multiply<T>(found[1], left, right[2], right[3]);
-    as_left<T>(solved[block], found[0], found[1]);
-    const float sign = is_key ? -1.0f : 1.0f;
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
+    for (int side = 0; side < 2; ++side) {
+      uint32_t left[4];
+      as_left<T>(left, sums[side][0], sums[side][1]);
+      float found[2][4] = {};
+      multiply<T>(found[0], left, right[0], right[1]);
+      multiply<T>(found[1], left, right[2], right[3]);
+      as_left<T>(solved[side][block], found[0], found[1]);
+      constexpr uint32_t kSigns = 0x80008000u;
+      T* target = (side == 0 ? values : keys) + row0 + 2 * (lane % 4);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        T* place = target + (column0 + lane / 4 + 8 * half) * kRows + row0 + tile * 8 +
-                   2 * (lane % 4);
-        *reinterpret_cast<uint32_t*>(place) =
-            pack<T>(sign * found[tile][2 * half], sign * found[tile][2 * half + 1]);
+      for (int part = 0; part < 4; ++part) {
+        const int column = column0 + lane / 4 + part % 2 * 8;
+        *reinterpret_cast<uint32_t*>(target + column * kRows + part / 2 * 8) =
+            solved[side][block][part] ^ (side == 0 ? 0u : kSigns);
       }
     }
   }
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kSolveThreads, 2) solve_chunks(const TreeDeltaRule args) {
+__global__ void __launch_bounds__(kSolveThreads, 3) solve_chunks(const TreeDeltaRule args) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto& tiles = *reinterpret_cast<SolveTiles<T>*>(memory);
+  // The next kernel may read what this one only reads: it starts when that is there.
+  wait_for_last_kernel();
+  start_next_kernel();
   const int chunk = blockIdx.x;
   const int head = blockIdx.y;
   const int segment = args.chunks[2 * chunk];
@@ -279,7 +275,7 @@ __global__ void __launch_bounds__(kSolveThreads, 2) solve_chunks(const TreeDelta
   commit_copies();
   const int64_t tile = static_cast<int64_t>(chunk) * args.value_heads + head;
   if (threadIdx.x < kWarp) {
-    read_gates(tiles, args, first, end, head, args.decay + tile * kRows);
+    read_gates(tiles, args, first, end, head, args.decay + tile * 2 * kRows);
   }
   wait_copies<1>();
   __syncthreads();
@@ -289,9 +285,7 @@ __global__ void __launch_bounds__(kSolveThreads, 2) solve_chunks(const TreeDelta
   wait_copies<0>();
   __syncthreads();
   const int column0 = (threadIdx.x / kWarp) * kBlock;
-  substitute(tiles, tiles.values, column0, false,
-             static_cast<T*>(args.solved_values) + tile * kRows * kWidth);
-  substitute(tiles, tiles.keys, column0, true,
+  substitute(tiles, column0, static_cast<T*>(args.solved_values) + tile * kRows * kWidth,
              static_cast<T*>(args.solved_keys) + tile * kRows * kWidth);
 }
 
@@ -302,7 +296,7 @@ struct CarryTiles {
   T keys[kRows * kWide];
   T scores[kRows * kNarrow];
   T solved_values[kWarps * kBlock * kNarrow];  // [column][row]
-  float decay[kRows];
+  float decay[2 * kRows];  // grown up to each row, fading from it
 };
 
 template <typename T, int kWarps>
@@ -334,9 +328,9 @@ __device__ void copy_chunk(CarryTiles<T, kWarps>& tiles, const TreeDeltaRule& ar
                          args.q_stride, first, end);
   copy_head<T, kThreads>(tiles.keys, static_cast<const T*>(args.k) + key_head * kWidth,
                          args.k_stride, first, end);
-  if (threadIdx.x < kRows * 4 / 16) {
+  if (threadIdx.x < 2 * kRows * 4 / 16) {
     copy_async(shared_address(tiles.decay + 4 * threadIdx.x),
-               args.decay + tile * kRows + 4 * threadIdx.x, true);
+               args.decay + tile * 2 * kRows + 4 * threadIdx.x, true);
   }
 }
 
@@ -401,13 +395,13 @@ __device__ void add_keys(float (&state)[2 * kSteps][4], const uint32_t (&faded)[
   }
 }
 
-// One chunk of one warp's 16 columns: `state` [16 columns, 128] goes in and comes out.
+// One chunk of one warp's 16 columns: `state` [16 columns, 128] goes in and, where it is kept, comes
+// out. Without a state there is nothing to multiply it by.
 template <typename T, int kWarps>
 __device__ void advance(float (&state)[2 * kSteps][4], const CarryTiles<T, kWarps>& tiles,
-                        T* out, int64_t out_stride, int rows) {
+                        T* out, int64_t out_stride, int rows, bool has_state, bool is_kept) {
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
-  const float whole = tiles.decay[kRows - 1];
   uint32_t plain[kBlocks][4], faded[kBlocks][4];
   {
     float fresh[2 * kBlocks][4];
@@ -421,7 +415,7 @@ __device__ void advance(float (&state)[2 * kSteps][4], const CarryTiles<T, kWarp
         unpack<T>(pair, fresh[tile][2 * half], fresh[tile][2 * half + 1]);
       }
     }
-    multiply_state<T, true>(fresh, state, tiles.solved_keys, kNarrow);
+    if (has_state) multiply_state<T, true>(fresh, state, tiles.solved_keys, kNarrow);
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
       as_left<T>(plain[block], fresh[2 * block], fresh[2 * block + 1]);
@@ -430,7 +424,7 @@ __device__ void advance(float (&state)[2 * kSteps][4], const CarryTiles<T, kWarp
     for (int tile = 0; tile < 2 * kBlocks; ++tile) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float fade = __expf(whole - tiles.decay[tile * 8 + 2 * (lane % 4) + i]);
+        const float fade = tiles.decay[kRows + tile * 8 + 2 * (lane % 4) + i];
         fresh[tile][i] *= fade;
         fresh[tile][2 + i] *= fade;
       }
@@ -441,17 +435,17 @@ __device__ void advance(float (&state)[2 * kSteps][4], const CarryTiles<T, kWarp
     }
   }
   float found[2 * kBlocks][4] = {};
-  multiply_state<T, false>(found, state, tiles.queries, kWide);
+  if (has_state) multiply_state<T, false>(found, state, tiles.queries, kWide);
 #pragma unroll
   for (int tile = 0; tile < 2 * kBlocks; ++tile) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const float grown = __expf(tiles.decay[tile * 8 + 2 * (lane % 4) + i]);
+      const float grown = tiles.decay[tile * 8 + 2 * (lane % 4) + i];
       found[tile][i] *= grown;
       found[tile][2 + i] *= grown;
     }
   }
-  const float shrunk = __expf(whole);
+  const float shrunk = tiles.decay[kRows - 1];
 #pragma unroll
   for (int tile = 0; tile < 2 * kSteps; ++tile) {
 #pragma unroll
@@ -470,7 +464,7 @@ __device__ void advance(float (&state)[2 * kSteps][4], const CarryTiles<T, kWarp
       multiply<T>(found[2 * block + 1], plain[before], right[block][2], right[block][3]);
     }
   }
-  add_keys(state, faded, tiles.keys);
+  if (is_kept) add_keys(state, faded, tiles.keys);
 #pragma unroll
   for (int tile = 0; tile < 2 * kBlocks; ++tile) {
     const int row = tile * 8 + lane / 4;
@@ -486,103 +480,43 @@ __device__ void advance(float (&state)[2 * kSteps][4], const CarryTiles<T, kWarp
   }
 }
 
-__device__ inline int read_flag(const int* flag) {
-  int value;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\n" : "=r"(value) : "l"(flag) : "memory");
-  return value;
-}
-
-__device__ inline void raise_flag(int* flag) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;\n" ::"l"(flag), "r"(1) : "memory");
-}
-
 template <typename T, int kWarps, int kStages>
 __global__ void __launch_bounds__(kWarps * kWarp) carry_states(const TreeDeltaRule args) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto* tiles = reinterpret_cast<CarryTiles<T, kWarps>*>(memory);
-  const int segment = blockIdx.y / args.value_heads;
-  const int head = blockIdx.y % args.value_heads;
-  const int begin = args.cu_seqlens[segment];
-  const int end = args.cu_seqlens[segment + 1];
-  if (begin == end) return;
-  const int key_head = head / (args.value_heads / args.key_heads);
-  const int first = args.chunk_starts[segment];
-  const int count = args.chunk_starts[segment + 1] - first;
-  copy_chunk(tiles[0], args, first, head, key_head, begin, end);
+  const Path path = path_of(args);
+  const bool is_parent = is_continued(args, path.segment);
+  wait_for_last_kernel();
+  if (path.count == 0) return;
+  copy_chunk(tiles[0], args, path.first, path.head, path.key_head, path.begin, path.end);
   commit_copies();
-
   float state[2 * kSteps][4] = {};
-  // A thread keeps its part of a state where only the same thread of a child will look for it.
-  const int64_t own = (static_cast<int64_t>(segment) * args.value_heads + head) * args.slices;
-  constexpr int kStateValues = kWarps * kBlock * kWidth;
-  if (args.flags != nullptr) {
-    const int parent = args.parent_index[segment];
-    if (parent >= 0) {
-      const int64_t theirs =
-          (static_cast<int64_t>(parent) * args.value_heads + head) * args.slices + blockIdx.x;
-      if (threadIdx.x == 0) {
-        while (read_flag(args.flags + theirs) == 0) {
-        }
-      }
-      __syncthreads();
-      const auto* source = reinterpret_cast<const float4*>(args.states + theirs * kStateValues);
-#pragma unroll
-      for (int tile = 0; tile < 2 * kSteps; ++tile) {
-        const float4 part = __ldcg(source + tile * kWarps * kWarp + threadIdx.x);
-        state[tile][0] = part.x;
-        state[tile][1] = part.y;
-        state[tile][2] = part.z;
-        state[tile][3] = part.w;
-      }
-    }
-  }
+  bool has_state = take_state<kWarps * kWarp>(state, args, path);
 
   const int64_t out_stride = static_cast<int64_t>(args.value_heads) * kWidth;
-  T* out = static_cast<T*>(args.out) + head * kWidth + blockIdx.x * kWarps * kBlock;
-  for (int index = 0; index < count; ++index) {
-    const int row = begin + index * kRows;
-    if (kStages > 1 && index + 1 < count) {
-      copy_chunk(tiles[(index + 1) % kStages], args, first + index + 1, head, key_head,
-                 row + kRows, end);
+  T* out = static_cast<T*>(args.out) + path.head * kWidth + blockIdx.x * kWarps * kBlock;
+  for (int index = 0; index < path.count; ++index) {
+    const int row = path.begin + index * kRows;
+    const auto copy_next = [&] {
+      copy_chunk(tiles[(index + 1) % kStages], args, path.first + index + 1, path.head,
+                 path.key_head, row + kRows, path.end);
       commit_copies();
+    };
+    const bool is_last = index + 1 == path.count;
+    if (kStages > 1 && !is_last) {
+      copy_next();
       wait_copies<1>();
     } else {
       wait_copies<0>();
     }
     __syncthreads();
-    advance(state, tiles[index % kStages], out + row * out_stride, out_stride, end - row);
+    advance(state, tiles[index % kStages], out + row * out_stride, out_stride, path.end - row,
+            has_state, is_parent || !is_last);
+    has_state = true;
     __syncthreads();
-    if (kStages == 1 && index + 1 < count) {
-      copy_chunk(tiles[0], args, first + index + 1, head, key_head, row + kRows, end);
-      commit_copies();
-    }
+    if (kStages == 1 && !is_last) copy_next();
   }
-
-  if (args.flags == nullptr) return;
-  int is_parent = 0;
-  for (int other = threadIdx.x; other < args.segments; other += kWarps * kWarp) {
-    is_parent |= args.parent_index[other] == segment;
-  }
-  if (!__syncthreads_or(is_parent)) return;
-  auto* target = reinterpret_cast<float4*>(args.states + (own + blockIdx.x) * kStateValues);
-#pragma unroll
-  for (int tile = 0; tile < 2 * kSteps; ++tile) {
-    target[tile * kWarps * kWarp + threadIdx.x] =
-        make_float4(state[tile][0], state[tile][1], state[tile][2], state[tile][3]);
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) raise_flag(args.flags + own + blockIdx.x);
-}
-
-template <typename Kernel>
-cudaError_t launch_with(Kernel kernel, dim3 grid, int threads, size_t bytes,
-                        const TreeDeltaRule& args, cudaStream_t stream) {
-  // Above 48 KiB a kernel has to ask, once for each device: asking again costs nothing.
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (error != cudaSuccess) return error;
-  kernel<<<grid, threads, bytes, stream>>>(args);
-  return cudaGetLastError();
+  if (is_parent) hand_over<kWarps * kWarp>(state, args, path);
 }
 
 template <typename T, int kWarps, int kStages>
@@ -590,15 +524,16 @@ cudaError_t launch_carry(const TreeDeltaRule& args, cudaStream_t stream) {
   const dim3 grid(kWidth / (kWarps * kBlock),
                   static_cast<unsigned>(args.segments * args.value_heads));
   return launch_with(carry_states<T, kWarps, kStages>, grid, kWarps * kWarp,
-                     kStages * sizeof(CarryTiles<T, kWarps>), args, stream);
+                     kStages * sizeof(CarryTiles<T, kWarps>), args, stream, can_start_early());
 }
 
 template <typename T>
 cudaError_t launch(const TreeDeltaRule& args, cudaStream_t stream) {
   const dim3 grid(args.num_chunks, args.value_heads);
-  const cudaError_t error =
-      launch_with(solve_chunks<T>, grid, kSolveThreads, sizeof(SolveTiles<T>), args, stream);
+  const cudaError_t error = launch_with(solve_chunks<T>, grid, kSolveThreads, sizeof(SolveTiles<T>),
+                                        args, stream, can_start_early());
   if (error != cudaSuccess) return error;
+  if (args.groups) return launch_group_carry(args, stream);
   if (args.slices == 4) {
     return args.stages > 1 ? launch_carry<T, 2, 2>(args, stream)
                            : launch_carry<T, 2, 1>(args, stream);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,32 @@ FP8 = torch.float8_e4m3fn
 FP8_MAX = torch.finfo(FP8).max
 # Keeps an all-zero row from dividing by zero; far under any scale that matters.
 _MIN_SCALE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class QuantisedRows:
+    """Rows in FP8 with a scale each, and the rows they were made of where a caller kept them.
+
+    Shapes: values [T, K] float8_e4m3fn; scales [T] float32; source [T, K] in `dtype`, which is
+    the dtype of products by these rows.
+    """
+
+    values: Tensor
+    scales: Tensor
+    dtype: torch.dtype
+    source: Tensor | None = None
+
+    @classmethod
+    def of(cls, x: Tensor, *, keep: bool = False) -> QuantisedRows:
+        """x [T, K] by `quantise_rows`; with `keep` x stays beside it."""
+        return cls(*quantise_rows(x), x.dtype, x if keep else None)
+
+    def __getitem__(self, rows: Tensor) -> QuantisedRows:
+        """The rows at these places, [R] int64."""
+        # As bytes: not every device gathers FP8.
+        values = self.values.view(torch.uint8)[rows].view(FP8)
+        source = None if self.source is None else self.source[rows]
+        return QuantisedRows(values, self.scales[rows], self.dtype, source)
 
 
 def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -22,12 +50,13 @@ def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return values, scales
 
 
-def quantised_linear(x: Tensor, weight: Tensor, weight_scale: Tensor) -> Tensor:
+def quantised_linear(x: Tensor | QuantisedRows, weight: Tensor, weight_scale: Tensor) -> Tensor:
     """`x @ weight.T` with x quantised by token and the weight quantised by output channel.
 
-    Shapes: x [T, K]; weight [N, K] float8_e4m3fn; weight_scale [N] float32. Accumulates in
-    float32, scales the sums, casts once; returns [T, N] in x's dtype.
+    Shapes: x [T, K], quantised here unless it is already; weight [N, K] float8_e4m3fn;
+    weight_scale [N] float32. Accumulates in float32, scales the sums, casts once; returns [T, N]
+    in x's dtype.
     """
-    values, scales = quantise_rows(x)
-    sums = values.float() @ weight.float().T
-    return (sums * scales[:, None] * weight_scale).to(x.dtype)
+    rows = x if isinstance(x, QuantisedRows) else QuantisedRows.of(x)
+    sums = rows.values.float() @ weight.float().T
+    return (sums * rows.scales[:, None] * weight_scale).to(rows.dtype)

@@ -1,9 +1,11 @@
-"""RMSNorm, with the residual add that precedes it, and the gated form of Gated DeltaNet."""
+"""RMSNorm, alone and with the residual add that precedes it, in 16 bits or in FP8."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from system1_torch.ops.quantised_linear import QuantisedRows
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float = 0.0) -> Tensor:
@@ -28,3 +30,29 @@ def add_rms_norm(
     """
     total = residual + x
     return rms_norm(total, weight, eps, offset).to(x.dtype), total.to(residual.dtype)
+
+
+def rms_norm_quantised(
+    x: Tensor, weight: Tensor, eps: float, offset: float = 0.0, keep: bool = False
+) -> QuantisedRows:
+    """`rms_norm` of rows [T, D], rounded to x's dtype and then quantised.
+
+    With `keep` the rounded rows are its `source`.
+    """
+    return QuantisedRows.of(rms_norm(x, weight, eps, offset), keep=keep)
+
+
+def add_rms_norm_quantised(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor,
+    eps: float,
+    offset: float = 0.0,
+    keep: bool = False,
+) -> tuple[QuantisedRows, Tensor]:
+    """`add_rms_norm` with its normed rows rounded to x's dtype and then quantised.
+
+    With `keep` the rounded rows are their `source`.
+    """
+    normed, total = add_rms_norm(x, residual, weight, eps, offset)
+    return QuantisedRows.of(normed, keep=keep), total

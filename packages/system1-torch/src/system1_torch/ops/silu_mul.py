@@ -1,9 +1,11 @@
-"""The gate of a SwiGLU MLP."""
+"""The gate of a SwiGLU MLP, in 16 bits or in FP8."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
+
+from system1_torch.ops.quantised_linear import QuantisedRows
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:
@@ -15,3 +17,8 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     """
     gate, up = gate_up.chunk(2, dim=-1)
     return F.silu(gate) * up
+
+
+def silu_mul_quantised(gate_up: Tensor) -> QuantisedRows:
+    """`silu_mul`, rounded to the input's dtype and then quantised."""
+    return QuantisedRows.of(silu_mul(gate_up))
