@@ -41,7 +41,8 @@ def loads(raw: bytes | bytearray, max_depth: int, max_values: int = MAX_VALUES) 
         raise _invalid("the body is empty: send a JSON object")
     text = _text(raw)
     _check_size(raw, max_depth, max_values)
-    if _SURROGATE.search(raw):
+    # Bodies with a picture hold no backslash, which is found out ten times as fast.
+    if b"\\" in raw and _SURROGATE.search(raw):
         _check_surrogates(raw)
     try:
         return _DECODER.decode(text)
