@@ -167,6 +167,16 @@ def test_equal_pictures_for_the_device_share_a_digest_and_others_do_not():
     assert prepare_image(noise(900, 700), smaller).digest != one.digest
 
 
+@pytest.mark.parametrize("settings", [SETTINGS, ON_DEVICE], ids=["patches", "pixels"])
+def test_a_file_stands_for_its_pixels(settings):
+    picture, files = noise(320, 256), [b"one file", b"another"]
+    one, same = (prepare_image(picture, settings, files[0]).digest for _ in range(2))
+    other = prepare_image(picture, settings, files[1]).digest
+    smaller = prepare_image(picture, replace(settings, max_pixels=70_000), files[0]).digest
+    assert one == same
+    assert len({one, other, smaller, prepare_image(picture, settings).digest}) == 4
+
+
 def test_the_same_values_in_another_shape_have_another_digest():
     content = noise(256, 512).tobytes()
     pictures = (Image.frombytes("RGB", size, content) for size in ((256, 512), (512, 256)))
@@ -183,7 +193,7 @@ def test_a_huge_picture_is_resized_on_the_host():
 
 def test_many_files_are_prepared_in_their_order():
     files = [encoded(noise(64, 64, seed=seed)) for seed in range(12)]
-    alone = [prepare_image(decode_image(data), SETTINGS).digest for data in files]
+    alone = [prepare_image(decode_image(data), SETTINGS, data).digest for data in files]
     assert [image.digest for image in prepare_images(files, SETTINGS)] == alone
 
 

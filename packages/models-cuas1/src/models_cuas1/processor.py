@@ -181,7 +181,8 @@ class CuaProcessor(Processor):
     def _prepared(self, picture: Image) -> PreparedImage:
         assert self._settings is not None
         try:
-            return prepare_image(decode_image(picture.data, _PICTURE), self._settings)
+            decoded = decode_image(picture.data, _PICTURE)
+            return prepare_image(decoded, self._settings, picture.data)
         except ImageRefused as error:
             raise InvalidRequest.at(
                 ("state", "image"), f"image: {error}", "image_invalid"

@@ -71,8 +71,12 @@ def make_pictures(
     if video is not None:
         return _frames(*next(iter(shown.items())), video, settings)
     decoded = _decoded(shown)
-    picture = decoded[0] if len(decoded) == 1 else compose_panel(decoded)
-    return Pictures((prepare_image(picture, settings),), ({"type": "image"},))
+    if len(decoded) == 1:
+        (image,) = shown.values()
+        prepared = prepare_image(decoded[0], settings, image.data)
+    else:
+        prepared = prepare_image(compose_panel(decoded), settings)
+    return Pictures((prepared,), ({"type": "image"},))
 
 
 def _check_sizes(images: Mapping[str, Image]) -> None:

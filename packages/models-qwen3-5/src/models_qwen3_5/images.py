@@ -10,8 +10,9 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,21 +78,24 @@ class PreparedImage:
     `patches` [P, 3 * patch^2] uint8: rows by 2x2 block (row-major over blocks and inside), values
     by channel, row, column. Where it is None, `pixels` [H, W, 4] uint8 are red, green, blue and a
     value without meaning, before the resize. `grid` is (rows, columns) in patches; `digest` stands
-    for it all, and tells equal pictures in the two forms apart.
+    for it all, and tells equal pictures in the two forms apart. It is taken of `source`, what the
+    values were made of (a file's bytes, which are few), or of the values themselves.
     """
 
     patches: Tensor | None
     grid: tuple[int, int]
     merge_size: int = 2
     pixels: Tensor | None = None
+    source: InitVar[bytes | None] = None
     digest: bytes = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, source: bytes | None) -> None:
         held = self.pixels if self.patches is None else self.patches
         assert held is not None, "an image has patches or pixels"
         shape = tuple(held.shape) if self.patches is None else ()
-        name = repr((self.grid, self.merge_size, *shape)).encode()
-        object.__setattr__(self, "digest", digest_of(name, held))
+        name = repr((self.grid, self.merge_size, *shape, source is None)).encode()
+        digest = digest_of(name, held) if source is None else sha256(name + source).digest()
+        object.__setattr__(self, "digest", digest)
 
     @property
     def number(self) -> int:
@@ -247,14 +251,20 @@ def num_tokens_of(height: int, width: int, settings: ImageSettings) -> int:
     return rows * columns // settings.factor**2
 
 
-def prepare_image(image: Image.Image, settings: ImageSettings) -> PreparedImage:
-    """Resize an RGB picture and cut it into patches, or leave both to the device."""
+def prepare_image(
+    image: Image.Image, settings: ImageSettings, source: bytes | None = None
+) -> PreparedImage:
+    """Resize an RGB picture and cut it into patches, or leave both to the device.
+
+    `source` is what the picture alone was made of: see `PreparedImage`.
+    """
     rows, columns = smart_resize(image.height, image.width, settings)
     patch, merge = settings.patch_size, settings.merge_size
     grid = rows // patch, columns // patch
     if settings.on_device and image.height * image.width <= _MAX_DEVICE_PIXELS:
-        return PreparedImage(None, grid, merge, pixels_of(image, is_kept=True))
-    return PreparedImage(image_patches(pixels_of(image), rows, columns, patch, merge), grid, merge)
+        return PreparedImage(None, grid, merge, pixels_of(image, is_kept=True), source)
+    patches = image_patches(pixels_of(image), rows, columns, patch, merge)
+    return PreparedImage(patches, grid, merge, source=source)
 
 
 def prepare_images(
@@ -266,7 +276,7 @@ def prepare_images(
     """
 
     def prepare(data: bytes) -> PreparedImage:
-        return prepare_image(decode_image(data, limits), settings)
+        return prepare_image(decode_image(data, limits), settings, data)
 
     return each_in_order(prepare, files)
 
