@@ -166,7 +166,7 @@ def test_a_candidate_far_too_long_is_refused_by_its_characters(mini):
     [
         ({"type": "choice", "criteria": {"a": None, "b": "word " * 511}}, "option 'b': 51"),
         ({"type": "score", "criteria": ["low", "word " * 511]}, "level '1': 511"),
-        ({"type": "noul", "instructions": "word " * 511}, "side 'false': 512"),
+        ({"type": "noul", "instructions": "word " * 511}, "instructions with both sides: 511"),
     ],
 )
 def test_too_long_candidate_names_question_value_and_limit(mini, fields, what):

@@ -28,7 +28,7 @@ def average(runs, out):
     """Writes the mean of the runs; returns its report."""
     out.mkdir(parents=True, exist_ok=True)
     reports = [json.loads((run / "report.json").read_text(encoding="utf-8")) for run in runs]
-    chosen = reports[0]["settings"] | {"name": "mean of " + ", ".join(run.name for run in runs)}
+    chosen = reports[0]["settings"] | {"name": f"mean of {len(runs)} seeds"}
     if len({json.dumps({**r["settings"], "seed": 0, "name": ""}) for r in reports}) > 1:
         raise SystemExit("runs differ in more than their seed")
     settings = Settings(**chosen)

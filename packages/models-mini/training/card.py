@@ -1,7 +1,8 @@
 """Writes the figures into MODEL_CARD.md, between its markers, and the plot: `python card.py`.
 
 Reads what the other scripts left in `figures/`: `shipped.json` (shipped.py), `sparrow.json`
-(compare.py), `explore.json` (explore.py, kept short by `--keep`), and, once, `blind.json`.
+(compare.py), `explore.json` (explore.py, kept short by `--keep`; `explore-first.json` is of an
+earlier text), and, once, `blind.json`.
 """
 
 import argparse
@@ -23,6 +24,11 @@ NAMES = {
     "noul off topic": "noul, off topic",
     "noul boolean": "noul, a boolean of an object",
     "all": "all",
+}
+
+ATTEMPTS = {
+    "explore.json": "What was tried",
+    "explore-first.json": "What was tried before, on 27 scales in place of 43",
 }
 
 
@@ -95,8 +101,9 @@ def sections(folder):
     if (folder / "sparrow.json").exists():
         title = "### Beside sparrow-decider 0.2.0, the same questions\n\n"
         yield title + margins_table(_read(folder / "sparrow.json"))
-    if (folder / "explore.json").exists():
-        yield "### What was tried\n\n" + attempts_table(_read(folder / "explore.json"))
+    for name, title in ATTEMPTS.items():
+        if (folder / name).exists():
+            yield f"### {title}\n\n" + attempts_table(_read(folder / name))
 
 
 def keep_short(path, out):
@@ -107,7 +114,8 @@ def keep_short(path, out):
             name: {key: value for key, value in one.items() if key in ("accuracy", "within_one")}
             for name, one in report["figures"].items()
         }
-        kept = {key: report[key] for key in ("settings", "steps", "merit", "text_sha256")}
+        names = ("settings", "steps", "merit", "blend", "text_sha256")
+        kept = {key: report[key] for key in names if key in report}
         short.append(kept | {"figures": figures})
     out.write_text(json.dumps(short, indent=1) + "\n", encoding="utf-8")
 

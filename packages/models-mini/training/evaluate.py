@@ -103,6 +103,21 @@ GROUPS = {
 }
 
 
+MERITS = ("choice", "score", "noul", "noul contrast")
+
+
+def merit(items, logits):
+    """What settings are chosen by: the mean of the shares that the model card leads with."""
+    chosen = np.array([int(np.argmax(row)) for row in logits])
+    targets = np.array([item.target for item in items])
+    shares = []
+    for name in MERITS:
+        here = np.array([GROUPS[name](item) for item in items])
+        apart = abs(chosen - targets)[here]
+        shares += [np.mean(apart == 0)] + [np.mean(apart <= 1)] * (name == "score")
+    return float(np.mean(shares))
+
+
 def report(items, logits, temperatures=None):
     """Figures by group, and temperatures: fitted here unless given.
 

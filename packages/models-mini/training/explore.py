@@ -15,14 +15,11 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FIGURES = ("choice", "score", "noul", "noul contrast")
 
 
 def merit(report):
-    """What the settings are chosen by: the mean of the figures that the model card leads with."""
-    figures = report["figures"]
-    found = [figures[name]["accuracy"] for name in FIGURES]
-    return sum([*found, figures["score"]["within_one"]["accuracy"]]) / (len(found) + 1)
+    """Of the blend that a run kept."""
+    return max(report["blends"].values())
 
 
 def start(settings, folder):
@@ -60,7 +57,7 @@ def collect(folders, out):
     if not reports:
         return []
     reports.sort(key=lambda pair: -merit(pair[0]))
-    found = [{"merit": round(merit(report), 4), **report} for report, _ in reports]
+    found = [{"merit": merit(report), **report} for report, _ in reports]
     (out / "explore.json").write_text(json.dumps(found) + "\n", encoding="utf-8")
     for path in reports[0][1].glob("*.safetensors"):
         shutil.copy(path, out / path.name)

@@ -175,14 +175,17 @@ def read_encoder(content):
     return tensors
 
 
-def head_arrays(tensors):
+def head_arrays(tensors, cosine=()):
     """The head's tensors by name, float32, the MLP's matrices as [in, out].
 
-    The factor that brings the network's inputs near 1 is folded into the inner weights.
+    The types in `cosine` have no MLP. The factor that brings the network's inputs near 1 is
+    folded into the inner weights.
     """
     arrays = {}
     for kind, type in enumerate(TYPES):
         arrays[f"{type}.scale"] = tensors["scale"][kind]
+        if type in cosine:
+            continue
         for part, factor in (("inner", HIDDEN**0.5), ("outer", 1.0)):
             weight = tensors[f"{part}.{kind}.weight"].T * np.float32(factor)
             arrays[f"{type}.{part}.weight"] = np.ascontiguousarray(weight)
@@ -209,7 +212,8 @@ def write_model(folder, encoder, head, tokenizer_json, config):
 def config_of(report):
     """What `config.json` keeps of a run's report."""
     settings = report["settings"]
-    facts = {name: settings[name] for name in ("seed", "batch", "precision")}
+    facts = {name: settings[name] for name in ("name", "seed", "batch", "precision")}
+    facts["blend"] = report["blend"]
     return {
         "readouts": {type: settings[type] for type in TYPES},
         "temperatures": {key: round(t, 4) for key, t in report["temperatures"].items()},
@@ -236,7 +240,8 @@ def main():
     encoder, head = load_run(args.run)
     encoder[WORDS] = load_base()[0]
     report = json.loads((args.run / "report.json").read_text(encoding="utf-8"))
-    write_model(args.out, encoder, head_arrays(head), base_tokenizer_json(), config_of(report))
+    arrays = head_arrays(head, report["settings"]["cosine"].split())
+    write_model(args.out, encoder, arrays, base_tokenizer_json(), config_of(report))
 
 
 if __name__ == "__main__":

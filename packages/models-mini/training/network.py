@@ -80,10 +80,14 @@ class Encoder(nn.Module):
 
 
 class Head(nn.Module):
-    """Logit of a candidate: scale x cosine plus a small MLP, one set of weights for each type."""
+    """Logit of a candidate: scale x cosine plus a small MLP, one set of weights for each type.
 
-    def __init__(self):
+    For the types in `cosine` it is scale x cosine alone, and the MLP stays as it was made.
+    """
+
+    def __init__(self, cosine=()):
         super().__init__()
+        self.cosine = frozenset(map(TYPES.index, cosine))
         self.scale = nn.Parameter(torch.full((len(TYPES),), 10.0))
         self.inner = nn.ModuleList(nn.Linear(4 * HIDDEN, HEAD_WIDTH) for _ in TYPES)
         self.outer = nn.ModuleList(nn.Linear(HEAD_WIDTH, 1) for _ in TYPES)
@@ -103,8 +107,10 @@ class Head(nn.Module):
         cosine = product.sum(-1)
         logits = torch.zeros_like(cosine)
         for kind in range(len(TYPES)):
-            hidden = F.gelu(self.inner[kind](pair), approximate="tanh")  # cheap in numpy
-            found = self.scale[kind] * cosine + self.outer[kind](hidden)[..., 0]
+            found = self.scale[kind] * cosine
+            if kind not in self.cosine:
+                hidden = F.gelu(self.inner[kind](pair), approximate="tanh")  # cheap in numpy
+                found = found + self.outer[kind](hidden)[..., 0]
             logits = torch.where((types == kind)[:, None], found, logits)
         return logits
 
@@ -112,9 +118,9 @@ class Head(nn.Module):
 class Network(nn.Module):
     """Encoder and head; `forward` answers a batch."""
 
-    def __init__(self, encoder):
+    def __init__(self, encoder, cosine=()):
         super().__init__()
-        self.encoder, self.head = encoder, Head()
+        self.encoder, self.head = encoder, Head(cosine)
 
     def forward(self, batch):
         """`batch`: a `rows.Batch` of tensors; returns logits [B, C], absent candidates at -inf."""

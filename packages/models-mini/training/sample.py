@@ -15,6 +15,7 @@ from models_mini.text import (
 
 # Shares of what is asked; "contrast" are yes/no sets whose sides speak of the same thing.
 MIX = {"choice": 0.33, "score": 0.15, "contrast": 0.38, "derived": 0.11, "flag": 0.03}
+STRANGERS = 0.15  # share of choices that get options of another family too
 GENERIC = ("What fits best?", "Choose one.", "Classify this.", "Which one applies?")
 ABOUT = ("Is this about {}?", "Does this belong to {}?", "Is {} the right label?", "Is it {}?")
 STATED = ("Does this hold: {}?", "Is it so that {}?", "Can one say: {}?", "{}?", "Claim: {}")
@@ -49,8 +50,8 @@ class Item:
 class Sampler:
     """Draws items from families and flags with one random generator."""
 
-    def __init__(self, families, flags, rng, mix=None):
-        self.rng, self.flags, self.mix = rng, flags, mix or MIX
+    def __init__(self, families, flags, rng, mix=None, strangers=STRANGERS):
+        self.rng, self.flags, self.mix, self.strangers = rng, flags, mix or MIX, strangers
         self.by_type = {
             type: [family for family in families if family.type == type]
             for type in ("choice", "score", "noul")
@@ -93,7 +94,7 @@ class Sampler:
         others = [index for index in range(len(family.options)) if index != target]
         chosen = [target, *self.rng.sample(others, size - 1)]
         options = [family.options[index] for index in chosen]
-        if self.rng.random() < 0.15:
+        if self.rng.random() < self.strangers:
             options += self._strangers(family, {option.name for option in options})
         order = self.rng.sample(range(len(options)), len(options))
         criteria = self._criteria([options[index] for index in order])

@@ -22,7 +22,7 @@ from families import load_families, load_flags, text_hash
 from network import Encoder, Network
 from rows import make_batch
 from safetensors.torch import save_file
-from sample import MIX, Sampler
+from sample import MIX, STRANGERS, Sampler
 from sizes import TYPES
 from tokenizers import Tokenizer
 from torch.utils.data import DataLoader, Dataset
@@ -38,9 +38,9 @@ class Settings:
     name: str = "mini"
     choice: str = "pooled"
     score: str = "pooled"
-    noul: str = "prefix0"
+    noul: str = "prefix0-single"
     seed: int = 1
-    steps: int = 3000
+    steps: int = 1500
     batch: int = 64
     body_rate: float = 1e-4
     head_rate: float = 1e-3
@@ -50,7 +50,10 @@ class Settings:
     clip: float = 1.0
     distance_weight: float = 0.3
     smoothing: float = 0.05
-    contrast: float = MIX["contrast"]
+    contrast: float = 0.5
+    strangers: float = STRANGERS
+    cosine: str = "choice score"  # types without an MLP
+    frozen: int = 0  # layers that stay the base's, counted from the first
     precision: str = "fp32"
     seconds: float | None = None
     workers: int = 2
@@ -79,7 +82,8 @@ class Steps(Dataset):
     def __getitem__(self, step):
         settings = self.settings
         rng = random.Random(f"{settings.seed} {step}")
-        items = Sampler(self.families, self.flags, rng, settings.mix).batch(settings.batch)
+        sampler = Sampler(self.families, self.flags, rng, settings.mix, settings.strangers)
+        items = sampler.batch(settings.batch)
         return make_batch(items, self.ids_of, settings.readouts, TYPES)
 
 
@@ -128,16 +132,27 @@ def make_network(settings, device):
     """The base with an untrained head, the same for every seed, so that runs can be averaged."""
     torch.manual_seed(0)
     words, body = load_base()
-    network = Network(Encoder(torch.from_numpy(words), settings.dropout))
+    network = Network(Encoder(torch.from_numpy(words), settings.dropout), settings.cosine.split())
     network.encoder.load_state_dict({k: torch.from_numpy(v) for k, v in body.items()}, strict=True)
+    for part in frozen_parts(network, settings.frozen):
+        part.requires_grad_(False)
     torch.manual_seed(settings.seed)  # for dropout
     return network.to(device)
+
+
+def frozen_parts(network, layers):
+    """The embeddings and the first layers, if there are layers to freeze."""
+    encoder = network.encoder
+    return [encoder.embeddings, *encoder.encoder["layer"][:layers]] if layers else []
 
 
 def make_optimizer(network, settings):
     """AdamW with two rates."""
     groups = [
-        {"params": list(network.encoder.parameters()), "lr": settings.body_rate},
+        {
+            "params": [p for p in network.encoder.parameters() if p.requires_grad],
+            "lr": settings.body_rate,
+        },
         {"params": list(network.head.parameters()), "lr": settings.head_rate},
     ]
     for group in groups:
@@ -152,7 +167,7 @@ PACE = range(20, 80)
 def train(network, steps, settings, device, log):
     """Rates warm up, then fall linearly to zero; returns the steps done."""
     optimizer, started = make_optimizer(network, settings), time.perf_counter()
-    parameters = list(network.parameters())
+    parameters = [p for p in network.parameters() if p.requires_grad]
     network.train()
     loader = DataLoader(steps, batch_size=None, shuffle=False, num_workers=settings.workers)
     # Up to the end of PACE the rate does not depend on it.
@@ -182,15 +197,20 @@ def train(network, steps, settings, device, log):
     return count
 
 
+def batches_of(items, settings, size=128):
+    """Items laid out once, to be answered by several networks."""
+    ids_of = token_ids_of()
+    parts = [items[start : start + size] for start in range(0, len(items), size)]
+    return [make_batch(part, ids_of, settings.readouts, TYPES) for part in parts]
+
+
 @torch.no_grad()
-def answer(network, items, settings, device, size=128):
-    """Logits of items as arrays, without dropout."""
+def answer(network, batches, device):
+    """Logits of the items as arrays, without dropout."""
     network.eval()
-    ids_of, found = token_ids_of(), []
-    for start in range(0, len(items), size):
-        part = items[start : start + size]
-        batch = on_device(make_batch(part, ids_of, settings.readouts, TYPES), device)
-        rows = network(batch).float().cpu().numpy()
+    found = []
+    for batch in batches:
+        rows = network(on_device(batch, device)).float().cpu().numpy()
         found += [row[np.isfinite(row)] for row in rows]
     return found
 
@@ -212,28 +232,68 @@ def save_tensors(network, out):
     save_file(head, out / "head.safetensors")
 
 
-def figures_of(network, settings, device):
-    """The report on development families, with temperatures and paraphrase agreement."""
-    families, flags = load_families(), load_flags()
-    items = evaluate.development_items(families, flags)
-    found, temperatures = evaluate.report(items, answer(network, items, settings, device))
-    pairs = evaluate.paraphrases(families)
-    logits = answer(network, [item for pair in pairs for item in pair], settings, device)
-    agreement = evaluate.agreement(pairs, list(zip(logits[::2], logits[1::2], strict=True)))
-    return {"figures": found, "temperatures": temperatures, "paraphrases": agreement}
+class Judge:
+    """Asks the development questions; laid out once."""
+
+    def __init__(self, settings, device):
+        families, flags = load_families(), load_flags()
+        self.device = device
+        self.items = evaluate.development_items(families, flags)
+        self.pairs = evaluate.paraphrases(families)
+        self.batches = batches_of(self.items, settings)
+        self.pair_batches = batches_of([item for pair in self.pairs for item in pair], settings)
+
+    def merit(self, network):
+        """What a choice between networks is made by."""
+        return evaluate.merit(self.items, answer(network, self.batches, self.device))
+
+    def figures_of(self, network):
+        """The report, with temperatures and paraphrase agreement."""
+        logits = answer(network, self.batches, self.device)
+        found, temperatures = evaluate.report(self.items, logits)
+        logits = answer(network, self.pair_batches, self.device)
+        agreed = list(zip(logits[::2], logits[1::2], strict=True))
+        agreement = evaluate.agreement(self.pairs, agreed)
+        return {"figures": found, "temperatures": temperatures, "paraphrases": agreement}
+
+
+# Shares of the trained encoder that are tried, the rest being the base: what was learnt from few
+# families carries over to others best part of the way.
+BLENDS = (1.0, 0.85, 0.7, 0.55, 0.4)
+
+
+def blend(network, judge):
+    """Leave the encoder at the best of `BLENDS`; returns the merit of each."""
+    tuned = {k: v.clone() for k, v in network.encoder.state_dict().items()}
+    base = {k: torch.from_numpy(v).to(judge.device) for k, v in load_base()[1].items()}
+    merits = {}
+
+    def mix(share):
+        mixed = {k: share * tuned[k] + (1 - share) * base[k] for k in base}
+        network.encoder.load_state_dict(mixed)
+
+    for share in BLENDS:
+        mix(share)
+        merits[share] = judge.merit(network)
+    mix(max(merits, key=merits.get))
+    return merits
 
 
 def finish(network, settings, out, device, facts):
-    """Round, judge and write a trained network; returns the report."""
+    """Blend, round, judge and write a trained network; returns the report."""
+    judge = Judge(settings, device)
+    merits = blend(network, judge)
     round_body(network)
     save_tensors(network, out)
     found = {
         "settings": dataclasses.asdict(settings),
         "text_sha256": text_hash(),
         **facts,
+        "blend": max(merits, key=merits.get),
+        "blends": {str(share): round(merit, 4) for share, merit in merits.items()},
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-        **figures_of(network, settings, device),
+        **judge.figures_of(network),
     }
     (out / "report.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found

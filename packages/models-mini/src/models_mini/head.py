@@ -13,7 +13,10 @@ GELU_CUBIC = 0.044715  # of the tanh form, with which the head was trained
 
 
 class Head:
-    """Scale x cosine plus a small MLP, with weights of its own for each question type."""
+    """Scale x cosine plus a small MLP, with weights of its own for each question type.
+
+    A type whose weights hold no MLP is answered by the cosine alone.
+    """
 
     def __init__(self, arrays: Mapping[str, Floats]) -> None:
         self._arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
@@ -26,8 +29,11 @@ class Head:
 
     def logits(self, type: str, state: Floats, candidates: Floats) -> Floats:
         """state [D] or [N, D], candidates [N, D], all of unit length; returns [N] float32."""
-        part = {name: self._arrays[f"{type}.{name}"] for name in _PARTS}
         product = state * candidates
+        logits: Floats = self._arrays[f"{type}.scale"] * product.sum(axis=1)
+        if f"{type}.inner.weight" not in self._arrays:
+            return logits
+        part = {name: self._arrays[f"{type}.{name}"] for name in _PARTS}
         pair = np.concatenate(
             [
                 np.broadcast_to(state, candidates.shape),
@@ -39,11 +45,10 @@ class Head:
         )
         hidden = _gelu(pair @ part["inner.weight"] + part["inner.bias"])
         learned = hidden @ part["outer.weight"] + part["outer.bias"]
-        logits: Floats = part["scale"] * product.sum(axis=1) + learned[:, 0]
-        return logits
+        return logits + learned[:, 0]
 
 
-_PARTS = ("scale", "inner.weight", "inner.bias", "outer.weight", "outer.bias")
+_PARTS = ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
 
 
 def _gelu(x: Floats) -> Floats:
