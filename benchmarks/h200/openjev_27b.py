@@ -142,6 +142,7 @@ def measure_others(
     """What has the device to itself: products alone, and rivals on the same lengths."""
     parts = options.parts.split(",")
     place = [str(folder), "--device", options.device, "--lengths", *map(str, lengths)]
+    few = [*place[:3], "--lengths", *map(str, thinned(lengths))]
     for dtype in options.dtypes:
         short = SHORT[dtype]
         if "floor" in parts:
@@ -149,22 +150,21 @@ def measure_others(
             if (found := report.part(f"{short} floor", run)) is not None:
                 report.row(f"openjev_27b.{short}.gemm_floor_ms", mean_of(found, lengths))
         if "flide" in parts:
-            run = partial(run_apart, "rivals.py", "flide", *place, "--dtype", dtype)
+            run = partial(run_apart, "rivals.py", "flide", *few, "--dtype", dtype)
             if (found := report.part(f"{short} flide", run)) is not None:
                 report.row(f"openjev_27b.{short}.flide_mean_ms", mean_of(found, lengths))
-    few = ["--lengths", *map(str, thinned(lengths))]
-    for part in ("torch", "fla"):
-        if part in parts:
-            run = partial(run_apart, "rivals.py", part, *place[:3], *few, "--repeats", "3")
-            if (found := report.part(f"Transformers, {part}", run)) is not None:
-                name = f"openjev_27b.bf16.transformers_{part}_mean_ms"
-                report.row(name, mean_of(found, lengths))
     for short in SHORT.values():
         mean, row = f"openjev_27b.{short}.mean_http_ms", f"openjev_27b.{short}"
         if mean in report.rows and (floor := report.rows.get(f"{row}.gemm_floor_ms")):
             report.row(f"{row}.ratio_gemm_floor", report.rows[mean][0] / floor[0], "")
         if mean in report.rows and (rival := report.rows.get(f"{row}.flide_mean_ms")):
             report.row(f"{row}.flide_speedup", rival[0] / report.rows[mean][0], "")
+    for part in ("torch", "fla"):
+        if part in parts:
+            run = partial(run_apart, "rivals.py", part, *few, "--repeats", "3")
+            if (found := report.part(f"Transformers, {part}", run)) is not None:
+                name = f"openjev_27b.bf16.transformers_{part}_mean_ms"
+                report.row(name, mean_of(found, lengths))
 
 
 def thinned(lengths: Sequence[int], step: float = 1.08) -> list[int]:

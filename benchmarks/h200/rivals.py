@@ -122,7 +122,7 @@ def ask_flide(folder: Path, device: str, dtype: str) -> Ask:
     loading.blank = blank
     with tempfile.TemporaryDirectory() as temporary:
         Path(temporary, "config.json").write_text(json.dumps(text_config(folder)))
-        options: dict[str, Any] = {"loader": "none"}
+        options: dict[str, Any] = {"loader": "none", "cuda_graphs": True}
         if dtype == "fp8":
             options["quantize"] = "fp8"
         # Graphs are captured when a length first needs one: all of them would take a minute.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import load
+import timing
 
 _BEGIN = time.perf_counter()
 _SERVE = "import sys; from system1_core.cli import main; sys.exit(main())"
@@ -257,8 +258,6 @@ def facts(options: argparse.Namespace) -> dict[str, Any]:
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     found["processor"] = next((x.split(":")[1].strip() for x in cpuinfo if "model name" in x), "")
     if options.device == "cuda":
-        import timing
-
         # In a process of its own this would be fair too; the context costs some hundred megabytes.
         found |= timing.facts() | {"unit": "milliseconds"}
     return found
