@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models_clm.cache import EmbeddingCache
+from models_clm.cache import EmbeddingCache, key_of
 from models_clm.prompts import Embedded
 
 
@@ -29,3 +29,12 @@ def test_limit_of_zero_keeps_nothing():
     cache = EmbeddingCache(0)
     cache.put([("a", entry())])
     assert len(cache) == 0
+
+
+def test_a_long_text_is_known_by_its_digest():
+    cache, text = EmbeddingCache(4), "a" * 100_000
+    one = entry()
+    cache.put([(text, one), ("short", entry())])
+    assert cache.get([text, text + "b"]) == {text: one}
+    assert [len(key) for key in cache._entries] == [5, 32]
+    assert key_of("short") == "short"

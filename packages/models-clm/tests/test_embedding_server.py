@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import gc
 import struct
 import threading
 
+import httpx
 import numpy as np
 import pytest
 from stub_server import count_tokens, stub_vector
@@ -171,3 +173,18 @@ def test_embeddings_of_another_width_than_before_are_refused(stub):
 
     with pytest.raises(DependencyFailed, match="of 32 numbers, before they had 64; restart"):
         calls(stub.url, ["a"], ["b"], between=change)
+
+
+def test_a_call_leaves_nothing_to_the_collector(stub):
+    alive = []
+
+    def count():
+        alive.append(sum(type(each) is httpx.Response for each in gc.get_objects()))
+
+    gc.collect()
+    gc.disable()
+    try:
+        calls(stub.url, ["a"], ["b"], between=count)
+    finally:
+        gc.enable()
+    assert alive == [0, 0]

@@ -315,3 +315,12 @@ def test_rank_ranks_as_a_choice_of_the_same_texts_decides(server):
     best = case["response"]["ranked"][0]
     assert ranked[0]["candidate"] == best["candidate"]
     assert ranked[0]["prob"] == pytest.approx(best["prob"], abs=1e-5)
+
+
+@pytest.mark.parametrize("place", ["context", "question", "answers"])
+def test_rank_has_the_limit_on_text_of_all_routes(server, place):
+    long = "a" * 400_000
+    body = {"context": "c", "question": "q", "answers": ["x", "y"]}
+    reply = server.post("/v1/rank", body | {place: [long] if place == "answers" else long})
+    assert reply.status == 413
+    assert "limit 400000" in reply.json["detail"]["message"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fakes import Zeros, family, plugins
 
+import system1_core.server as server_module
 from system1_core.testing import TestServer, serve
 from system1_core.wire.dialect import RequestLimits
 from system1_core.wire.transport import TransportLimits
@@ -318,6 +319,25 @@ def test_a_full_queue_is_529_with_retry_after():
     assert reply.status == 529
     assert int(reply.headers["retry-after"]) >= 1
     assert reply.json["detail"]["error_type"] == "overloaded_error"
+
+
+@pytest.mark.parametrize("held_part", ["decode", "check_text_size"])
+def test_a_large_body_that_no_thread_decodes_or_parses_in_time_is_504(monkeypatch, held_part):
+    gate, ended, whole = threading.Event(), [], getattr(server_module, held_part)
+
+    def held_back(*args):
+        gate.wait(10)
+        ended.append(held_part)
+        return whole(*args)
+
+    monkeypatch.setattr(server_module, held_part, held_back)
+    _, found = held()
+    with serve("zeros", plugins=found, request_timeout_s=0.1) as server:
+        reply = server.post("/v1/systemone", BODY | {"state": "a" * 100_000})
+        assert not ended
+        gate.set()
+    assert reply.status == 504
+    assert reply.json["detail"]["error_type"] == "deadline_exceeded"
 
 
 def test_a_deadline_is_504():

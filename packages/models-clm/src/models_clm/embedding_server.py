@@ -64,6 +64,9 @@ class EmbeddingServer:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise DependencyFailed(f"embedder unreachable at {self._url}: {reason}") from None
+        # It is read, and its stream points back at it: the texts that were sent, megabytes maybe,
+        # would stay until the collector comes.
+        response.stream = httpx.ByteStream(b"")
         if response.status_code != 200:
             shown = response.text[:_SHOWN_BODY]
             raise DependencyFailed(f"embedder error {response.status_code}: {shown}")

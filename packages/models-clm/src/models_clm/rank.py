@@ -8,7 +8,7 @@ from models_clm.checkpoint import LATEST
 from models_clm.grammar import ClmRequest, check_total_options, read_model, read_temperature
 from system1_core.answers import ChoiceAnswer
 from system1_core.errors import InvalidRequest
-from system1_core.request import Question
+from system1_core.request import Question, json_text
 from system1_core.wire.dialect import RequestLimits
 
 if TYPE_CHECKING:
@@ -43,17 +43,18 @@ def _parse(body: Any) -> ClmRequest:
         if not isinstance(answer, str) or not answer:
             msg = f"answers.{index}: must be a non-empty string"
             raise InvalidRequest.at(("answers", index), msg, "type_error", answer)
+    context, asked = body.get("context") or "", body.get("question")
     # Candidates may repeat: their places are the options, their texts the descriptions.
     question = Question(
         id="rank",
         type="choice",
-        instructions=body.get("question"),
+        instructions=asked,
         criteria={str(index): answer for index, answer in enumerate(answers)},
     )
     return ClmRequest(
         model=read_model(body),
         temperature=read_temperature(body),
-        state=body.get("context") or "",
+        state=context,
         questions=(question,),
-        num_bytes=sum(map(len, answers)),
+        num_bytes=sum(len(json_text(text)) for text in (context, asked, *answers)),
     )

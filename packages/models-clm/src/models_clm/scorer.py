@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models_clm.cache import key_of
 from models_clm.checkpoint import RAW
 from models_clm.head import MAX_SCALE
 from models_clm.head_file import Head
@@ -99,22 +100,24 @@ class _Projections:
     def __init__(self, head: Head, limit: int) -> None:
         self.head = head
         self._limit = limit
-        self._kept: OrderedDict[str, Tensor] = OrderedDict()
+        self._kept: OrderedDict[str | bytes, Tensor] = OrderedDict()
 
     def rows(
         self, candidates: dict[str, Vector], stack: Callable[[Iterable[Vector]], Tensor]
     ) -> Tensor:
         """[N, P] in the order of `candidates`."""
-        missing = [text for text in candidates if text not in self._kept]
+        keys = {text: key_of(text) for text in candidates}
+        missing = [text for text, key in keys.items() if key not in self._kept]
         if missing:
             fresh = self.head.network.action_head(stack(candidates[text] for text in missing))
             if len(missing) == len(candidates) and not self._limit:
                 return fresh  # type: ignore[no-any-return]
             # Clones: a view would keep the whole batch as long as one of its rows is kept.
-            self._kept.update(zip(missing, map(torch.clone, fresh), strict=True))
-        for text in candidates:
-            self._kept.move_to_end(text)
-        found = torch.stack([self._kept[text] for text in candidates])
+            new = (keys[text] for text in missing)
+            self._kept.update(zip(new, map(torch.clone, fresh), strict=True))
+        for key in keys.values():
+            self._kept.move_to_end(key)
+        found = torch.stack([self._kept[key] for key in keys.values()])
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)
         return found

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from models_clm.decision import Decision
 from models_clm.prompts import TextPrompt
 from models_clm.text import Texts
-from system1_core.errors import InvalidRequest, TooLarge
+from system1_core.errors import InvalidRequest, TooLarge, abridged
 from system1_core.processor import Prompt
 
 
@@ -64,8 +64,9 @@ class TokenisedTexts:
         if len(kept) > self._limit:
             question, part = decision.place_of(text)
             raise TooLarge(
-                f"question {question.id!r}: {part}: {len(kept)} tokens, the encoder reads at most "
-                f"{self._limit}; shorten the text or set clm.truncate_tokens"
+                f"question {abridged(question.id)!r}: {part}: {len(kept)} tokens, "
+                f"the encoder reads at most {self._limit}; shorten the text "
+                "or set clm.truncate_tokens"
             )
         is_cut = len(kept) < len(token_ids)
         return TextPrompt(kept, batch_key="texts", text=text, is_cut=is_cut)

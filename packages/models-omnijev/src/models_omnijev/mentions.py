@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from system1_core.request import Image, json_text
+from system1_core.request import Image, json_text, placeholder_pattern
 
 
 class Mentions:
@@ -18,9 +17,7 @@ class Mentions:
 
     def __init__(self, images: Mapping[str, Image]) -> None:
         self._names = {name: f"picture {number}" for number, name in enumerate(images, 1)}
-        longest_first = sorted(map(re.escape, images), key=len, reverse=True)
-        # A pattern that matches nothing where there is nothing to find.
-        self._pattern = re.compile("|".join(longest_first) or r"(?!)")
+        self._pattern = placeholder_pattern(images)
 
     def named(self, value: Any) -> Any:
         """`value` with every placeholder in its texts named."""

@@ -15,7 +15,7 @@ from models_openjev.tokens import AUTOMATIC, Tokens, open_tokenizer
 from models_qwen3_5.export import is_export, read_export
 from models_qwen3_5.sequence import Reads, SequencePrompt, make_key
 from system1_core.answers import Answer, ChoiceAnswer, NoulAnswer, Result, ScoreAnswer, softmax
-from system1_core.errors import InferenceFailed, TooLarge
+from system1_core.errors import InferenceFailed, TooLarge, abridged
 from system1_core.family import Load
 from system1_core.processor import Prepared, Processor
 from system1_core.request import Question, Request
@@ -62,8 +62,9 @@ class OpenJevProcessor(Processor):
             total += sum(self._lengths(each))
             if total > MAX_REQUEST_TOKENS:
                 raise TooLarge(
-                    f"over {total} tokens in all candidates up to question {question.id!r}, limit "
-                    f"{MAX_REQUEST_TOKENS}: ask in several requests"
+                    f"over {total} tokens in all candidates up to question "
+                    f"{abridged(question.id)!r}, limit {MAX_REQUEST_TOKENS}: "
+                    "ask in several requests"
                 )
             parts.append(each)
         context = _Context(request.questions, tuple(len(each.endings) for each in parts), total)

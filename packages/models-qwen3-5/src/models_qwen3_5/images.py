@@ -20,6 +20,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from models_qwen3_5.image_pieces import excess_of
 from models_qwen3_5.pixels import digest_of, pixels_of
 from system1_core.errors import CheckpointError
 from system1_torch.ops.image_patches import image_patches
@@ -185,6 +186,8 @@ def _opened(data: bytes, limits: ImageLimits) -> Iterator[Image.Image]:
     """The open file, within its limits; what Pillow raises inside becomes ImageRefused."""
     if len(data) > limits.max_bytes:
         raise ImageRefused(f"{len(data)} bytes, limit {limits.max_bytes}; send a smaller file")
+    if excess := excess_of(data):
+        raise ImageRefused(excess)
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             _check_size(image, limits)

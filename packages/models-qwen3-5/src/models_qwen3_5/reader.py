@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from system1_core.errors import ConfigError
-from system1_core.request import QUESTION_TYPES, Question
+from system1_core.request import QUESTION_TYPES, Question, placeholder_pattern
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 SYSTEM = (
@@ -61,14 +61,10 @@ class Mentions:
 
     def __init__(self, placeholders: Sequence[str]) -> None:
         self._numbers = {name: index for index, name in enumerate(placeholders, start=1)}
-        # Longest first: one placeholder may begin another.
-        names = sorted(placeholders, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, names))) if names else None
+        self._pattern = placeholder_pattern(placeholders)
 
     def replaced(self, value: Any) -> Any:
         """`value` with "(image N)" for every placeholder in its strings, but for keys."""
-        if self._pattern is None:
-            return value
         if isinstance(value, str):
             return self._pattern.sub(lambda m: f"(image {self._numbers[m.group()]})", value)
         if isinstance(value, Mapping):

@@ -31,7 +31,7 @@ from system1_core.executor import Executor
 from system1_core.family import Load, ModelFamily, Option, Replacement, Route, SchedulerKind
 from system1_core.hookspecs import hookimpl
 from system1_core.processor import Prepared, Processor, Prompt
-from system1_core.request import Image, Question, Request, json_text
+from system1_core.request import Image, Question, Request, json_text, placeholder_pattern
 from system1_core.scheduler import Scheduler, SchedulerLimits
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "hookimpl",
     "json_text",
     "one_hot",
+    "placeholder_pattern",
     "score_confidence",
     "softmax",
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 from types import MappingProxyType
 from typing import Any
 
-from system1_core.errors import MISSING, InvalidRequest
+from system1_core.errors import MISSING, InvalidRequest, abridged
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 QUESTION_TYPES = ("choice", "score", "noul")
@@ -26,6 +28,31 @@ class Image:
     placeholder: str
     data: bytes
     format: str
+
+
+def placeholder_pattern(placeholders: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of `placeholders`, of several at one position the longest; none: nothing.
+
+    Names are a client's: what several begin with stands once, so that a position of the text costs
+    no more than the longest name, whatever the names are.
+    """
+    names = sorted(set(placeholders))
+    return re.compile(_any_of(names) if names else r"(?!)")
+
+
+def _any_of(names: list[str]) -> str:
+    """A pattern of sorted names, none of them empty."""
+    parts = []
+    for _, alike in groupby(names, key=lambda name: name[:1]):
+        group = list(alike)
+        # Sorted: what the first and the last begin with, all do.
+        pairs = zip(group[0], group[-1], strict=False)
+        start = group[0][: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))]
+        ends = [name[len(start) :] for name in group if name != start]
+        # An end that may lack is tried first: the longest name counts.
+        tail = f"(?:{_any_of(ends)}){'?' * (len(ends) < len(group))}" if ends else ""
+        parts.append(re.escape(start) + tail)
+    return "|".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +84,7 @@ class Question:
     ) -> InvalidRequest:
         """A 422 at this question; `path` goes below its type (for instance "criteria", 3)."""
         loc = ("questions", self.id, self.type, *path)
-        return InvalidRequest.at(loc, f"question {self.id!r}: {msg}", type, input)
+        return InvalidRequest.at(loc, f"question {abridged(self.id)!r}: {msg}", type, input)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from system1_core.docs_page import docs_page
 from system1_core.engine import Engine
 from system1_core.engines import Engines
 from system1_core.errors import (
+    DeadlineExceeded,
     InferenceFailed,
     InvalidRequest,
     MethodNotAllowed,
@@ -41,7 +42,7 @@ from system1_core.wire.dialect import Body, Dialect, RequestLimits
 from system1_core.wire.schema import openapi_document
 from system1_core.wire.strict_json import dumps
 from system1_core.wire.systemone import SystemOne
-from system1_core.wire.text_size import check_text_size
+from system1_core.wire.text_size import check_text_size, check_texts
 from system1_core.wire.transport import ClientGone, decode, read_body
 
 logger = logging.getLogger("system1")
@@ -53,6 +54,7 @@ _WELL_FORMED_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _DECODE_INLINE_BYTES = 64 * 1024
 
 Parsed = TypeVar("Parsed", Request, list[Request])
+Result = TypeVar("Result")
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -132,21 +134,23 @@ class Routes:
 
     async def _answer(self, exchange: Exchange, body: Body) -> Any:
         engine, dialect = exchange.choose(body)
-        request = await self._parse(dialect.parse, body)
+        request = await self._parse(exchange, dialect.parse, body)
         result = await engine.answer(request, exchange.deadline)
         return dialect.render(request, result, result.model or engine.name)
 
     async def _answer_batch(self, exchange: Exchange, body: Body) -> Any:
         engine, dialect = exchange.choose(body)
-        requests = await self._parse(dialect.parse_batch, body)
+        requests = await self._parse(exchange, dialect.parse_batch, body)
         results = await engine.answer_batch(requests, exchange.deadline)
         return dialect.render_batch(requests, results, engine.name)
 
-    async def _parse(self, parse: Callable[[Body, RequestLimits], Parsed], body: Body) -> Parsed:
+    async def _parse(
+        self, exchange: Exchange, parse: Callable[[Body, RequestLimits], Parsed], body: Body
+    ) -> Parsed:
         """Large bodies may hold images: decoding and hashing them would hold up the event loop."""
         if body.num_bytes <= _DECODE_INLINE_BYTES:
             return self._parse_now(parse, body)
-        return await asyncio.to_thread(self._parse_now, parse, body)
+        return await exchange.in_thread(self._parse_now, parse, body)
 
     def _parse_now(self, parse: Callable[[Body, RequestLimits], Parsed], body: Body) -> Parsed:
         limits = self._service.config.limits
@@ -155,7 +159,12 @@ class Routes:
         return parsed
 
     def _extra(self, engine: Engine, route: Route) -> Callable[[Exchange, Body], Awaitable[Any]]:
+        limits = self._service.config.limits
+
         async def handle(exchange: Exchange, body: Body) -> Any:
+            # A character is at least one byte of the body.
+            if body.num_bytes > limits.max_text_chars:
+                check_texts(body.json, (), limits, "the body's texts")
             return await route.answer(engine, body.json, exchange.deadline)
 
         return handle
@@ -280,9 +289,10 @@ class Exchange:
     async def _answer(self, handle: Callable[[Exchange, Body], Awaitable[Any]]) -> Any:
         self._service.keys.check(self._http.headers.get("authorization"))
         self._check_ready()
-        body = await self._read()
+        headers, limits = self._http.headers, self._service.config.transport
+        raw = await read_body(self._http.receive, headers, limits)
         self.deadline = asyncio.get_running_loop().time() + self._service.config.request_timeout_s
-        return await self._unless_client_leaves(handle(self, body))
+        return await self._unless_client_leaves(self._handled(handle, raw))
 
     def _check_ready(self) -> None:
         engines = self._service.engines
@@ -290,12 +300,19 @@ class Exchange:
             wait_s = 1.0 if engines.state == "loading" else 5.0
             raise ModelUnavailable(f"the server is {engines.state}", retry_after_s=wait_s)
 
-    async def _read(self) -> Body:
+    async def _handled(self, handle: Callable[[Exchange, Body], Awaitable[Any]], raw: bytes) -> Any:
         headers, limits = self._http.headers, self._service.config.transport
-        raw = await read_body(self._http.receive, headers, limits)
         if len(raw) <= _DECODE_INLINE_BYTES and "content-encoding" not in headers:
-            return decode(raw, headers, limits)
-        return await asyncio.to_thread(decode, raw, headers, limits)
+            return await handle(self, decode(raw, headers, limits))
+        return await handle(self, await self.in_thread(decode, raw, headers, limits))
+
+    async def in_thread(self, call: Callable[..., Result], *args: Any) -> Result:
+        """`call(*args)` off the event loop; 504 where no thread is free or done in time."""
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                return await asyncio.to_thread(call, *args)
+        except TimeoutError:
+            raise DeadlineExceeded("the request's time ran out before its answer") from None
 
     def choose(self, body: Body) -> tuple[Engine, Dialect]:
         """The engine that the body's `model` means, and the dialect of the request's profile."""

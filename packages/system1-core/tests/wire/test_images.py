@@ -1,9 +1,11 @@
+import random
+import re
 from base64 import b64encode
 
 import pytest
 
 from system1_core.errors import TooLarge
-from system1_core.request import Image
+from system1_core.request import Image, placeholder_pattern
 from system1_core.wire.dialect import Body, RequestLimits
 from system1_core.wire.images import split_text
 from system1_core.wire.systemone import SystemOne
@@ -223,6 +225,34 @@ def test_two_images_of_one_name_are_refused(parse, refusal, png):
 def test_too_many_images_name_the_limit(parse, refusal, png):
     request = body("s", images=[text_of(png(i)) for i in range(4)])
     assert "more than 2 images" in refusal(parse, request, max_images=2)[0]["msg"]
+
+
+def test_the_name_of_an_asset_is_bounded(parse, refusal, png):
+    name = "p" * 257
+    (problem,) = refusal(parse, body(name, assets={name: inline(png(1))}))
+    assert problem["msg"] == "assets: a name of 257 characters, limit 256; shorten it"
+    assert list(parse(body(name, assets={name[1:]: inline(png(1))})).images) == [name[1:]]
+
+
+def test_a_long_text_is_refused_before_images_are_looked_for_in_it(parse, png):
+    request = body("p" * 11, assets={"p": inline(png(1))})
+    with pytest.raises(TooLarge, match="limit 10"):
+        parse(request, max_text_chars=10)
+
+
+def test_what_placeholders_begin_with_is_compared_once():
+    pattern = placeholder_pattern(["pic1", "pic10", "pic2", "x"])
+    assert pattern.pattern.count("pic") == 1
+    assert placeholder_pattern([]).search("anything") is None
+
+
+def test_placeholders_are_found_as_the_longest_at_a_position():
+    draw = random.Random(0)
+    for _ in range(500):
+        names = {"".join(draw.choices("ab.|", k=draw.randint(1, 4))) for _ in range(6)}
+        longest_first = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        text = "".join(draw.choices("ab.|", k=40))
+        assert placeholder_pattern(names).findall(text) == re.findall(longest_first, text)
 
 
 def test_an_image_over_the_limit_is_413(parse, png):

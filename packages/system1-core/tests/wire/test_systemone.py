@@ -323,3 +323,11 @@ def test_a_wrong_state_of_a_batch_is_named_by_its_index(refusal):
 def test_too_many_states_name_value_and_limit(refusal):
     body = {"states": ["a"] * 3, "questions": {"q": NOUL}}
     assert "3 states, limit 2" in refusal(batch, body, max_states=2)[0]["msg"]
+
+
+@pytest.mark.parametrize("question", [5, {}, {"type": "choice"}, NOUL | {"instructions": 5}])
+def test_a_long_id_does_not_hide_what_is_wrong(parse, refusal, question):
+    (problem,) = refusal(parse, {"state": "s", "questions": {"i" * 5_000: question}})
+    assert "must be" in problem["msg"]
+    request = parse({"state": "s", "questions": {"i" * 5_000: NOUL}})
+    assert request.questions[0].invalid("is wrong").message.endswith("is wrong")

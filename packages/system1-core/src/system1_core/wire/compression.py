@@ -38,7 +38,9 @@ def decompress(raw: Plain, encoding: str, cap: int) -> Plain:
                 "zstd, gzip, deflate or identity"
             )
     if len(names) > _MAX_ENCODINGS:
-        raise UnsupportedEncoding(f"{len(names)} content encodings, limit {_MAX_ENCODINGS}")
+        raise UnsupportedEncoding(
+            f"{len(names)} content encodings, limit {_MAX_ENCODINGS}: use one"
+        )
     for name in reversed(names):
         raw = _DECODERS[name](raw, cap)
     return raw
@@ -161,7 +163,10 @@ def _extend(plain: bytearray, piece: bytes, cap: int, name: str) -> None:
 
 
 def _too_large(size: int, cap: int, name: str) -> TooLarge:
-    return TooLarge(f"{name} body of at least {size} bytes when decompressed, limit {cap}")
+    return TooLarge(
+        f"{name} body of at least {size} bytes when decompressed, limit {cap}: "
+        "send less, or start the server with a higher --max-decoded-mib"
+    )
 
 
 _DECODERS: dict[str, Callable[[Plain, int], Plain]] = {

@@ -32,7 +32,7 @@ def image_of(
     if kind is None:
         problems.add(
             loc,
-            f"{_shown(loc)}: {len(content)} bytes that are neither PNG nor JPEG",
+            f"{_shown(loc)}: {len(content)} bytes that are neither PNG nor JPEG; convert the image",
             "image_invalid",
         )
         return None
@@ -93,7 +93,9 @@ def content_placeholder(content: bytes) -> str:
 
 def _check_size(size: int, loc: Loc, max_bytes: int) -> None:
     if size > max_bytes:
-        raise TooLarge(f"{_shown(loc)}: image of at least {size} bytes, limit {max_bytes}")
+        raise TooLarge(
+            f"{_shown(loc)}: image of at least {size} bytes, limit {max_bytes}; send a smaller one"
+        )
 
 
 def _shown(loc: Loc) -> str:

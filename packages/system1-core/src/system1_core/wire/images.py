@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from system1_core.errors import MISSING
-from system1_core.request import Image, Question
+from system1_core.request import Image, Question, placeholder_pattern
 from system1_core.wire.dialect import Body, RequestLimits
 from system1_core.wire.image_bytes import (
     content_placeholder,
@@ -34,20 +34,19 @@ from system1_core.wire.image_bytes import (
     image_of,
 )
 from system1_core.wire.problems import Loc, Problems, kind_of
+from system1_core.wire.text_size import check_texts
 
 FIELDS = ("assets", "media", "images")
+# The official SDK's placeholders have 40.
+MAX_NAME_CHARS = 256
 
 
 def split_text(text: str, images: Mapping[str, Image]) -> list[str | Image]:
     """`text` cut at the placeholders of `images`: strings (never empty) and images in turn."""
     if not images:
         return [text] if text else []
-    pieces = re.split(f"({_pattern(images)})", text)
+    pieces = re.split(f"({placeholder_pattern(images).pattern})", text)
     return [images.get(piece, piece) if i % 2 else piece for i, piece in enumerate(pieces) if piece]
-
-
-def _pattern(placeholders: Iterable[str]) -> str:
-    return "|".join(map(re.escape, sorted(placeholders, key=len, reverse=True)))
 
 
 class Gallery:
@@ -96,6 +95,9 @@ class Gallery:
         loc: Loc = ("assets", name)
         if not name.strip():
             return self._wrong(loc, "assets: a name must not be empty", "too_short")
+        if len(name) > MAX_NAME_CHARS:
+            msg = f"assets: a name of {len(name)} characters, limit {MAX_NAME_CHARS}; shorten it"
+            return self._wrong(loc, msg, "too_long")
         if not isinstance(asset, dict):
             return self._wrong(loc, f"asset {name!r}: must be an object", "dict_type")
         if asset.get("type") != "image":
@@ -142,7 +144,7 @@ class Gallery:
         self._count += 1
         if self._count > self._limits.max_images:
             if self._count == self._limits.max_images + 1:
-                msg = f"more than {self._limits.max_images} images in a request"
+                msg = f"more than {self._limits.max_images} images in a request; send fewer"
                 self._wrong(loc, msg, "too_long")
             return False
         if placeholder in self._images and self._images[placeholder].data != content:
@@ -184,7 +186,9 @@ class Gallery:
         """
         if not self._images:
             return state, {}
-        pattern = re.compile(_pattern(self._images))
+        # Looking for many names in many megabytes would hold up all other clients.
+        check_texts(state, questions, self._limits)
+        pattern = placeholder_pattern(self._images)
         mentions: dict[str, None] = {}
         for text in _texts(state, questions):
             mentions.update(dict.fromkeys(pattern.findall(text)))

@@ -88,14 +88,16 @@ def _check_size(raw: bytes | bytearray, max_depth: int, max_values: int) -> None
     opened = structure.count(b"[") + structure.count(b"{")
     values = 1 + opened + structure.count(b",")
     if values > max_values:
-        raise _invalid(f"about {values} values in the body, limit {max_values}")
+        raise _invalid(f"about {values} values in the body, limit {max_values}: send less")
     if opened <= max_depth:
         return
     depth = 0
     for byte in structure.translate(None, b","):
         depth += 1 if byte in b"[{" else -1
         if depth > max_depth:
-            raise _invalid(f"nested deeper than {max_depth} levels of arrays and objects")
+            raise _invalid(
+                f"nested deeper than {max_depth} levels of arrays and objects: flatten it"
+            )
 
 
 def _outside_strings(raw: bytes | bytearray) -> bytes:
@@ -118,7 +120,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Refused(f"duplicate key {key[:100]!r} in an object")
+                raise _Refused(f"duplicate key {key[:100]!r} in an object: keep one")
             seen.add(key)
     return members
 
@@ -126,19 +128,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _integer(digits: str) -> int:
     if len(digits) > MAX_INT_DIGITS and len(digits.lstrip("-")) > MAX_INT_DIGITS:
         length = len(digits.lstrip("-"))
-        raise _Refused(f"integer of {length} digits, limit {MAX_INT_DIGITS}")
+        raise _Refused(f"integer of {length} digits, limit {MAX_INT_DIGITS}: send it as a string")
     return int(digits)
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise _Refused(f"number {digits[:40]} is outside the range of a double")
+        raise _Refused(f"number {digits[:40]} is outside the range of a double: send a string")
     return number
 
 
 def _constant(name: str) -> NoReturn:
-    raise _Refused(f"{name} is not a JSON number")
+    raise _Refused(f"{name} is not a JSON number: send null or a string")
 
 
 _DECODER = json.JSONDecoder(

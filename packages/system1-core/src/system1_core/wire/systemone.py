@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from system1_core.answers import Result
-from system1_core.errors import MISSING, InvalidRequest
+from system1_core.errors import MISSING, InvalidRequest, abridged
 from system1_core.request import EMPTY, QUESTION_TYPES, Question, Request
 from system1_core.wire.dialect import Body, Dialect, RequestLimits
 from system1_core.wire.images import FIELDS, Gallery
@@ -125,7 +125,8 @@ def parse_questions(
     if not entries:
         problems.add(("questions",), "questions: at least 1 question is needed", "too_short")
     if len(entries) > limits.max_questions:
-        msg = f"questions: {len(entries)} questions, limit {limits.max_questions}"
+        found = f"{len(entries)} questions, limit {limits.max_questions}"
+        msg = f"questions: {found}; send several requests"
         problems.add(("questions",), msg, "too_long")
         return ()
     questions = []
@@ -144,34 +145,37 @@ def check_total_options(
 ) -> None:
     """Notes a body that asks for too many options and levels together."""
     if total > limits.max_total_options:
-        msg = f"{where}: {total} options in all, limit {limits.max_total_options}"
+        found = f"{total} options in all, limit {limits.max_total_options}"
+        msg = f"{where}: {found}; send several requests"
         problems.add(("questions",), msg, "too_long")
 
 
 def _question(name: str, entry: Any, limits: RequestLimits, problems: Problems) -> Question | None:
     loc: Loc = ("questions", name)
+    # What is wrong with it stands behind its name.
+    shown = abridged(name)
     if not name:
         problems.add(loc, "questions: an id must not be empty", "too_short")
         return None
     if not isinstance(entry, dict):
-        _expected(loc, f"question {name!r}", "an object", entry, problems)
+        _expected(loc, f"question {shown!r}", "an object", entry, problems)
         return None
     kind = entry.get("type", MISSING)
     check = _CRITERIA.get(kind) if isinstance(kind, str) else None
     if check is None:
         given = "is missing" if kind is MISSING else f"{_shown(kind)} is unknown"
-        msg = f"question {name!r}: type {given}, must be one of {', '.join(QUESTION_TYPES)}"
+        msg = f"question {shown!r}: type {given}, must be one of {', '.join(QUESTION_TYPES)}"
         fault = "missing" if kind is MISSING else "union_tag_invalid"
         problems.add((*loc, "type"), msg, fault, kind)
         return None
     loc = (*loc, kind)
     instructions = entry.get("instructions")
     if instructions is not None and not isinstance(instructions, _ENTRY):
-        where = f"question {name!r}: instructions"
+        where = f"question {shown!r}: instructions"
         _expected((*loc, "instructions"), where, _ENTRY_OR_NULL, instructions, problems)
         return None
     criteria = entry.get("criteria", MISSING)
-    if not check(criteria, f"question {name!r}: criteria", (*loc, "criteria"), limits, problems):
+    if not check(criteria, f"question {shown!r}: criteria", (*loc, "criteria"), limits, problems):
         return None
     return Question(
         id=name,
@@ -193,7 +197,7 @@ def _choice(criteria: Any, where: str, loc: Loc, limits: RequestLimits, problems
         problems.add(loc, f"{where}: at least 1 option is needed", "too_short")
         return False
     if len(criteria) > limits.max_options:
-        msg = f"{where}: {len(criteria)} options, limit {limits.max_options}"
+        msg = f"{where}: {len(criteria)} options, limit {limits.max_options}; leave some out"
         problems.add(loc, msg, "too_long")
         return False
     return _entries(criteria.items(), where, loc, problems)
@@ -207,7 +211,7 @@ def _score(criteria: Any, where: str, loc: Loc, limits: RequestLimits, problems:
         problems.add(loc, f"{where}: at least 1 level is needed", "too_short")
         return False
     if len(criteria) > limits.max_levels:
-        msg = f"{where}: {len(criteria)} levels, limit {limits.max_levels}"
+        msg = f"{where}: {len(criteria)} levels, limit {limits.max_levels}; join some"
         problems.add(loc, msg, "too_long")
         return False
     is_fine = True
@@ -276,7 +280,7 @@ def _states(fields: Mapping[str, Any], limits: RequestLimits, problems: Problems
     if not states:
         problems.add(("states",), "states: at least 1 state is needed", "too_short")
     if len(states) > limits.max_states:
-        msg = f"states: {len(states)} states, limit {limits.max_states}"
+        msg = f"states: {len(states)} states, limit {limits.max_states}; send several requests"
         problems.add(("states",), msg, "too_long")
         return []
     for index, state in enumerate(states):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from system1_core.errors import TooLarge
-from system1_core.request import Request
+from system1_core.request import Question, Request
 from system1_core.wire.dialect import RequestLimits
 
 
@@ -20,15 +20,24 @@ def check_text_size(requests: Sequence[Request], limits: RequestLimits) -> None:
     if sum(request.num_bytes for request in requests) <= limits.max_text_chars:
         return
     for request in requests:
-        count = _num_chars(request.state) + sum(
-            _num_chars(question.instructions) + _num_chars(question.criteria)
-            for question in request.questions
+        check_texts(request.state, request.questions, limits)
+
+
+def check_texts(
+    state: Any,
+    questions: Iterable[Question],
+    limits: RequestLimits,
+    what: str = "state and questions",
+) -> None:
+    """Raises TooLarge where a state and its questions are over `max_text_chars`."""
+    count = _num_chars(state) + sum(
+        _num_chars(question.instructions) + _num_chars(question.criteria) for question in questions
+    )
+    if count > limits.max_text_chars:
+        raise TooLarge(
+            f"{what} hold {count} characters, limit {limits.max_text_chars}: "
+            "send less, or start the server with a higher --max-text-chars"
         )
-        if count > limits.max_text_chars:
-            raise TooLarge(
-                f"state and questions hold {count} characters, limit {limits.max_text_chars}: "
-                "send less, or start the server with a higher --max-text-chars"
-            )
 
 
 def _num_chars(value: Any) -> int:
