@@ -250,6 +250,8 @@ def test_one_option_and_one_level_are_certain(server):
     ("changes", "status"),
     [
         ({"model": ""}, 200),
+        ({"model": 0}, 422),
+        ({"model": []}, 422),
         ({"model": None}, 200),
         ({"model": 7}, 422),
         ({"model": "nope"}, 422),

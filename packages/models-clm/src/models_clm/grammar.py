@@ -22,10 +22,10 @@ class ClmRequest(Request):
 
 def read_model(fields: Mapping[str, Any]) -> str | None:
     """The model's name; None where the default is meant."""
-    model = fields.get("model") or None
+    model = fields.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidRequest.at(("model",), "unknown model: the name must be a string", input=model)
-    return model
+    return model or None
 
 
 def read_temperature(fields: Mapping[str, Any]) -> float:
