@@ -6,7 +6,10 @@ import base64
 import io
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +115,14 @@ def screenshot(width: int, height: int, seed: int, kind: str = "jpeg") -> bytes:
     file = io.BytesIO()
     picture.save(file, kind.upper(), **({"quality": 85} if kind == "jpeg" else {}))
     return file.getvalue()
+
+
+def screenshots(width: int, height: int, seeds: Sequence[int], kind: str = "jpeg") -> list[bytes]:
+    """One for each seed, drawn on all cores: a large one takes a third of a second."""
+    draw = partial(screenshot, width, height, kind=kind)
+    # A new process: this one has threads, which a fork would lose.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return list(pool.map(draw, seeds, chunksize=4))
 
 
 def data_url(picture: bytes, kind: str = "jpeg") -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks_random_weights.files import write_files
-from bodies import OPTIONS, Exact, data_url, load_processor, screenshot
+from bodies import OPTIONS, Exact, data_url, load_processor, screenshots
 from pictures import host_parts
 
 from serving import Client, Report, Server, arguments, measured_passes, run_apart, say, serving
@@ -65,7 +65,7 @@ def measure_text(
 
 def measure_screenshot(server: Server, passes: int, repeats: int) -> dict[str, Any]:
     """One picture, one question; each exchange has a picture of its own."""
-    pictures = [screenshot(WIDTH, HEIGHT, index) for index in range(repeats)]
+    pictures = screenshots(WIDTH, HEIGHT, range(repeats))
     bodies = [
         json.dumps({"state": {"image": data_url(one)}, "questions": {"q": CHOICE}}).encode()
         for one in pictures

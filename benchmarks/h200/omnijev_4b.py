@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks_random_weights.files import write_files
-from bodies import data_url, load_processor, parse, screenshot
+from bodies import data_url, load_processor, parse, screenshot, screenshots
 from pictures import host_parts
 
 from serving import (
@@ -98,9 +98,7 @@ def measure_questions(
 
 def measure_served(report: Report, options: argparse.Namespace, folder: Path) -> None:
     parts, kind = options.parts.split(","), "png" if options.png else "jpeg"
-    pictures = [
-        screenshot(WIDTH, HEIGHT, index, kind) for index in range(3 if options.tiny else 20)
-    ]
+    pictures = screenshots(WIDTH, HEIGHT, range(3 if options.tiny else 20), kind)
     with serving(NAME, folder, options, "bfloat16") as server:
         for count in COUNTS if "http" in parts else ():
             call = partial(measure_questions, server, pictures, count, options.passes, kind)
@@ -114,7 +112,8 @@ def measure_served(report: Report, options: argparse.Namespace, folder: Path) ->
         if "c16" in parts:
             clients, each = (2, 1) if options.tiny else (CLIENTS, EACH)
             seeds = range(500, 500 + clients * each)
-            bodies = [body_of(screenshot(WIDTH, HEIGHT, seed, kind), 12, kind) for seed in seeds]
+            drawn = screenshots(WIDTH, HEIGHT, seeds, kind)
+            bodies = [body_of(picture, 12, kind) for picture in drawn]
             rates = []
             for number in range(1, options.passes + 1):
                 call = partial(measure_rate, server, bodies, clients, options.seconds)

@@ -23,7 +23,7 @@ LADDERS = {
     1: ladder_of((16, 256), (32, 1_024), (64, MAX_TOKENS)),
     8: ladder_of((32, 1_024), (64, MAX_TOKENS)),
     64: ladder_of((64, 1_536), (128, MAX_TOKENS)),
-    256: ladder_of((128, MAX_TOKENS)),
+    256: ladder_of((64, 1_536), (128, MAX_TOKENS)),
 }
 GRAPH_BYTES = 6 << 30
 # What warm-up may take; the rest is captured when nobody waits.
